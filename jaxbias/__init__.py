@@ -1,0 +1,72 @@
+"""jaxbias: measure and remove the bias of adaptively collected data.
+
+Names are loaded when first used, so that the command line can answer `--help` without importing JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxbias.bias import BiasSummary as BiasSummary
+    from jaxbias.bias import measure_bias as measure_bias
+    from jaxbias.conditions import check_exploit as check_exploit
+    from jaxbias.conditions import check_iio as check_iio
+    from jaxbias.exact import exact_bias as exact_bias
+    from jaxbias.exact import exact_distribution as exact_distribution
+    from jaxbias.history import History as History
+    from jaxbias.policies import UCB1 as UCB1
+    from jaxbias.policies import ArmStatistics as ArmStatistics
+    from jaxbias.policies import BetaThompson as BetaThompson
+    from jaxbias.policies import EpsilonGreedy as EpsilonGreedy
+    from jaxbias.policies import Exp3 as Exp3
+    from jaxbias.policies import Greedy as Greedy
+    from jaxbias.policies import IndexPolicy as IndexPolicy
+    from jaxbias.policies import LilUCB as LilUCB
+    from jaxbias.policies import Policy as Policy
+    from jaxbias.policies import StatisticsPolicy as StatisticsPolicy
+    from jaxbias.policies import Thompson as Thompson
+    from jaxbias.policies import Uniform as Uniform
+    from jaxbias.rewards import Bernoulli as Bernoulli
+    from jaxbias.rewards import Family as Family
+    from jaxbias.rewards import Normal as Normal
+    from jaxbias.simulate import simulate as simulate
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "bias": ("BiasSummary", "measure_bias"),
+    "conditions": ("check_exploit", "check_iio"),
+    "exact": ("exact_bias", "exact_distribution"),
+    "history": ("History",),
+    "policies": (
+        "ArmStatistics",
+        "BetaThompson",
+        "EpsilonGreedy",
+        "Exp3",
+        "Greedy",
+        "IndexPolicy",
+        "LilUCB",
+        "Policy",
+        "StatisticsPolicy",
+        "Thompson",
+        "UCB1",
+        "Uniform",
+    ),
+    "rewards": ("Bernoulli", "Family", "Normal"),
+    "simulate": ("simulate",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = sorted(_ROOM_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'jaxbias' has no attribute {name!r}")
+    value = getattr(import_module(f"jaxbias.{_ROOM_OF[name]}"), name)
+    globals()[name] = value  # also where a room has the name of its function, as simulate has
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,32 @@
+"""Policies: pure functions from what has been seen to the log-probability of each arm."""
+
+from jaxbias.policies.base import (
+    ArmStatistics,
+    Policy,
+    StatisticsPolicy,
+    check_policy,
+    keeps_statistics,
+    sample_arm,
+)
+from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
+from jaxbias.policies.randomised import Exp3, Uniform
+from jaxbias.policies.thompson import BetaThompson, Thompson
+from jaxbias.policies.ucb import UCB1, LilUCB
+
+__all__ = [
+    "ArmStatistics",
+    "BetaThompson",
+    "EpsilonGreedy",
+    "Exp3",
+    "Greedy",
+    "IndexPolicy",
+    "LilUCB",
+    "Policy",
+    "StatisticsPolicy",
+    "Thompson",
+    "UCB1",
+    "Uniform",
+    "check_policy",
+    "keeps_statistics",
+    "sample_arm",
+]

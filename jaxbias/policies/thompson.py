@@ -1,0 +1,104 @@
+"""Thompson sampling: draw every arm's mean from its posterior, pull the arm with the largest draw.
+
+Simulation draws; the log-probability that an arm wins is an integral over one variable and needs no record of the draws.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import betainc
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from jaxbias.layout import settle
+from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
+from jaxbias.policies.noise import TAU, choose, tau_at
+from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
+from jaxbias.settings import FINITE, POSITIVE, is_zero, setting, settings
+
+
+@settings
+class Thompson(StatisticsPolicy):
+    """Thompson sampling with a Normal prior on every arm's mean and Normal rewards of known sigma.
+
+    Arguments:
+        prior_mean, prior_sigma: the prior, one number each or one per arm.
+        sigma: the standard deviation of a reward that the policy assumes.
+        tau: scale of the Gumbel noise added to the draws; a number or a function of the step.
+    """
+
+    prior_mean: Any = setting(0.0, FINITE)
+    prior_sigma: Any = setting(5.0, POSITIVE)
+    sigma: Any = setting(1.0, POSITIVE)
+    tau: Any = setting(0.0, TAU)
+
+    def posterior(self, state: ArmStatistics) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
+        """The posterior mean and standard deviation of every arm."""
+        dtype = state.total.dtype
+        prior_mean = jnp.asarray(self.prior_mean, dtype)
+        prior_precision = 1 / jnp.square(jnp.asarray(self.prior_sigma, dtype))
+        reward_precision = 1 / jnp.square(jnp.asarray(self.sigma, dtype))
+        precision = prior_precision + state.pulls.astype(dtype) * reward_precision
+        return (prior_mean * prior_precision + state.total * reward_precision) / precision, jax.lax.rsqrt(precision)
+
+    def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """The log-probability that each arm's draw, plus its noise, is the largest."""
+        location, scale = self.posterior(state)
+        tau = tau_at(self.tau, state.pulls)
+        if is_zero(tau):
+            return normal_win_log_probs(location, scale)
+        tau = jnp.asarray(tau, location.dtype)
+        noisy = noisy_normal_win_log_probs(location, scale, jnp.where(tau > 0, tau, 1))
+        return jnp.where(tau > 0, noisy, normal_win_log_probs(location, scale))
+
+    def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
+        """argmax of the posterior draws plus noise."""
+        location, scale = self.posterior(state)
+        draws = location + scale * jax.random.normal(key, location.shape, location.dtype)
+        tau = tau_at(self.tau, state.pulls)
+        draws = settle(draws)
+        return jnp.argmax(draws) if is_zero(tau) else choose(jax.random.fold_in(key, 1), draws, tau, "first")
+
+
+@settings
+class BetaThompson(StatisticsPolicy):
+    """Thompson sampling with a Beta prior on every arm's mean, for rewards of 0 and 1 (or between).
+
+    Arguments:
+        prior_success, prior_failure: the Beta prior, one number each or one per arm.
+    """
+
+    prior_success: Any = setting(1.0, POSITIVE)
+    prior_failure: Any = setting(1.0, POSITIVE)
+
+    def posterior(self, state: ArmStatistics) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
+        """The two parameters of every arm's Beta posterior."""
+        dtype = state.total.dtype
+        failures = state.pulls.astype(dtype) - state.total
+        return jnp.asarray(self.prior_success, dtype) + state.total, jnp.asarray(self.prior_failure, dtype) + failures
+
+    def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """The log-probability that each arm's draw is the largest."""
+        return beta_win_log_probs(*self.posterior(state))
+
+    def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
+        """argmax of the posterior draws."""
+        success, failure = self.posterior(state)
+        return jnp.argmax(jax.random.beta(key, success, failure, dtype=success.dtype))
+
+    def sample_by_quantile(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
+        """As `sample`, with one quantile of each arm's posterior per seed, as in the paper's lemma on Thompson sampling.
+
+        The rejection sampler behind `sample` is fast, but does not give a larger draw to an arm with more successes.
+        """
+        success, failure = self.posterior(state)
+        quantile = jax.random.uniform(key, success.shape, success.dtype)
+
+        def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            low, high = bounds
+            middle = (low + high) / 2
+            below = betainc(success, failure, middle) < quantile
+            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+        bounds = (jnp.zeros_like(quantile), jnp.ones_like(quantile))
+        return jnp.argmax(jax.lax.fori_loop(0, 30, halve, bounds)[0])  # 30 halvings: past the digits of float32

@@ -1,0 +1,96 @@
+"""Reward families: how one reward is drawn, and how likely it was, given its arm's mean.
+
+A family is two functions, `sample(key, mean)` and `log_prob(reward, mean)`. What a family knows about each arm (such as one
+sigma per arm) is a leaf with one value per arm; `at_arm` picks the value of the arm that was pulled.
+"""
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from jaxbias.settings import POSITIVE, Allowed, check_settings, is_concrete, setting, settings
+
+Tree = TypeVar("Tree")
+
+
+@runtime_checkable
+class Family(Protocol):
+    """A reward distribution with a mean; any class with these two methods is one."""
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """One reward for each mean."""
+        ...
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The log-density, or log-probability, of each reward."""
+        ...
+
+
+@settings
+class Normal:
+    """Normal rewards.
+
+    Arguments:
+        sigma: the standard deviation, one number or one per arm.
+
+    >>> import jax.numpy as jnp
+    >>> Normal(sigma=2.0).log_prob(jnp.array(1.0), jnp.array(1.0))
+    Array(-1.6120857, dtype=float32)
+    """
+
+    sigma: Any = setting(1.0, POSITIVE)
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """mean + sigma z, with z standard normal."""
+        sigma = jnp.asarray(self.sigma, mean.dtype)
+        return mean + sigma * jax.random.normal(key, jnp.shape(mean), mean.dtype)
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-(reward - mean)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
+        sigma = jnp.asarray(self.sigma, mean.dtype)
+        half_log_two_pi = 0.9189385332046727
+        return -0.5 * jnp.square((reward - mean) / sigma) - jnp.log(sigma) - half_log_two_pi
+
+
+@settings
+class Bernoulli:
+    """Rewards of 0 and 1; the mean is the probability of 1.
+
+    >>> import jax.numpy as jnp
+    >>> Bernoulli().log_prob(jnp.array(1.0), jnp.array(0.25))
+    Array(-1.3862944, dtype=float32)
+    """
+
+    mean_allowed = Allowed("a number from 0 to 1 for each arm", lambda mean: (mean >= 0) & (mean <= 1))
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """1 with probability mean."""
+        return jax.random.bernoulli(key, mean).astype(mean.dtype)
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """log mean where the reward is 1, log(1 - mean) where it is 0, minus infinity elsewhere."""
+        inside = jnp.log(jnp.where(reward == 1, mean, 1 - mean))
+        return jnp.where((reward == 0) | (reward == 1), inside, -jnp.inf)
+
+
+def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:
+    """The tree with every leaf that has one value per arm replaced by the value of this arm."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[arm] if jnp.shape(leaf) == (num_arms,) else leaf, tree)
+
+
+def check_family(family: Any, mean: jax.Array) -> None:
+    """Raises ValueError where the family's settings or the means are not ones it can have."""
+    if not isinstance(family, Family):
+        raise ValueError(f"family is {family!r}; allowed: an object with sample(key, mean) and log_prob(reward, mean)")
+    check_settings(family, "family")
+    num_arms = mean.shape[-1]
+    for leaf in jax.tree.leaves(family):
+        if jnp.ndim(leaf) > 0 and jnp.shape(leaf) != (num_arms,):
+            raise ValueError(
+                f"family has a setting of shape {jnp.shape(leaf)}; allowed: one number, or one for each of {num_arms} arms"
+            )
+    allowed = getattr(family, "mean_allowed", None)
+    if allowed is not None and is_concrete(mean) and not bool(jnp.all(allowed.test(mean))):
+        raise ValueError(f"mean is {mean.tolist()}; {type(family).__name__} allows {allowed.description}")

@@ -1,0 +1,233 @@
+"""Simulation: one step of one trial, `vmap` over trials, `lax.scan` over steps, chunks of trials where they do not fit.
+
+Trials are the last axis of everything inside the loop, so that the machine's vectors run along trials and not along arms.
+Trial i depends on the key and i alone, whatever the chunk: its key is the key folded with i.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from tqdm.auto import tqdm
+
+from jaxbias.compiling import compiled
+from jaxbias.history import History
+from jaxbias.layout import settle, trials_minor
+from jaxbias.policies import ArmStatistics, Policy, StatisticsPolicy, check_policy, keeps_statistics, sample_arm
+from jaxbias.randomness import root_words, step_key, trial_words
+from jaxbias.rewards import Family, at_arm, check_family
+from jaxbias.settings import as_float, is_concrete
+
+LANES = 16  # a chunk is a whole number of these: the widest vector of a CPU, in 32-bit numbers
+CHUNK = 8192  # trials at once on a CPU: the state of five arms then stays in a core's cache
+CHUNK_ACCELERATOR = 131_072  # and on a GPU: enough trials to fill it
+CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256 MB of arms and rewards
+LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds
+PURPOSES = 3  # random draws at a step: the choice, the reward, the held-out reward
+
+
+class Problem(NamedTuple):
+    """What is simulated."""
+
+    policy: Any
+    family: Any
+    mean: Float[Array, " arms"]
+
+
+class Progress(NamedTuple):
+    """Where a trial stands: the policy's state, and its statistics where that state is something else."""
+
+    state: Any
+    statistics: ArmStatistics | None
+
+
+class Outcome(NamedTuple):
+    """What one step gave."""
+
+    arm: Int[Array, "*trials"]
+    reward: Float[Array, "*trials"]
+    held_out: Float[Array, "*trials"] | None
+
+
+def simulate(
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Family,
+    mean: Float[Array, " arms"],
+    num_steps: int,
+    num_trials: int | None = None,
+    *,
+    held_out: bool = False,
+    chunk_size: int | None = None,
+    progress: bool = True,
+) -> History:
+    """Runs a policy on rewards with known means.
+
+    Arguments:
+        key: a `jax.random.key`.
+        policy: what chooses the arms.
+        family: what the rewards are.
+        mean: (arms,), the mean of each arm.
+        num_steps: pulls per trial, the first pull of each arm included.
+        num_trials: how many independent trials; without it, one, and the history has no trials axis.
+        held_out: also draw a second, independent reward at every step, which the policy does not see.
+        chunk_size: trials simulated at once; it changes the memory needed and not one bit of the result.
+        progress: show a progress bar when it takes more than a few seconds.
+
+    Returns:
+        A `History` with arms and rewards of shape (trials, steps), or (steps,).
+
+    >>> import jax, jaxbias as jb
+    >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=5)
+    >>> history.arms.shape, history.arms[:2].tolist()
+    ((5,), [0, 1])
+    """
+    root, problem = prepare(key, policy, family, mean, num_steps, num_trials)
+    trials = 1 if num_trials is None else num_trials
+    chunk = split_into_chunks(trials, chunk_size, LANES, CHUNK_ELEMENTS // num_steps)
+    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, held_out=held_out)
+    outcomes = [run(problem, root, first) for first in chunk.starts(progress)]
+    arms, rewards, second = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *outcomes)
+    if num_trials is None:
+        arms, rewards, second = jax.tree.map(lambda leaf: leaf[0], (arms, rewards, second))
+    forced = jnp.broadcast_to(jnp.arange(num_steps) < problem.mean.shape[0], arms.shape)
+    return History(arms=arms, rewards=rewards, num_arms=problem.mean.shape[0], forced=forced, held_out=second)
+
+
+@partial(compiled, static=("num_steps", "size", "held_out"))
+def _simulate_chunk(
+    problem: Problem, root: Int[Array, "2"], first: Int[Array, ""], num_steps: int, size: int, held_out: bool
+) -> Outcome:
+    def keep(_: Progress, outcome: Outcome) -> Outcome:
+        return outcome
+
+    words = trial_words(root, first, size)
+    start, opening = open_trials(problem, words, keep, held_out)
+    _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, held_out)
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts).T, opening, rest)
+
+
+def open_trials(
+    problem: Problem, words: jax.Array, emit: Callable[[Progress, Outcome], Any], held_out: bool = False
+) -> tuple[Progress, Any]:
+    """Every arm pulled once, in order, in every trial. `emit` says what to keep of each step."""
+    num_arms, size = problem.mean.shape[0], words.shape[-1]
+    state = problem.policy.init(num_arms)
+    statistics = None if keeps_statistics(problem.policy) else StatisticsPolicy().init(num_arms)
+    start = jax.tree.map(
+        lambda leaf: trials_minor(jnp.broadcast_to(leaf, (size, *leaf.shape))),
+        jax.tree.map(jnp.asarray, Progress(state=state, statistics=statistics)),
+    )
+    step = partial(_step, problem, held_out, forced=True)
+    return _scan(step, words, start, jnp.arange(num_arms), emit)
+
+
+def continue_trials(
+    problem: Problem,
+    words: jax.Array,
+    progress: Progress,
+    first_step: int,
+    num_steps: int,
+    emit: Callable[[Progress, Outcome], Any],
+    held_out: bool = False,
+) -> tuple[Progress, Any]:
+    """The steps from `first_step` to `num_steps`, each chosen by the policy."""
+    step = partial(_step, problem, held_out, forced=False)
+    return _scan(step, words, progress, jnp.arange(first_step, num_steps), emit)
+
+
+def _scan(
+    step: Callable[..., tuple[Progress, Outcome]],
+    words: jax.Array,
+    start: Progress,
+    steps: jax.Array,
+    emit: Callable[[Progress, Outcome], Any],
+) -> tuple[Progress, Any]:
+    all_trials = jax.vmap(step, in_axes=(-1, 0, None))
+
+    def body(progress: Progress, number: jax.Array) -> tuple[Progress, Any]:
+        progress, outcome = all_trials(words, progress, number)
+        progress = jax.tree.map(trials_minor, progress)
+        return progress, emit(progress, outcome)
+
+    return jax.lax.scan(body, start, steps)
+
+
+def _step(
+    problem: Problem, held_out: bool, words: jax.Array, progress: Progress, number: jax.Array, forced: bool
+) -> tuple[Progress, Outcome]:
+    """One step of one trial."""
+    policy, family, mean = problem
+    choice, reward_key, held_out_key = (step_key(words, number * PURPOSES + purpose) for purpose in range(PURPOSES))
+    arm = number if forced else sample_arm(choice, policy, progress.state)
+    family, mean = at_arm((family, mean), arm, mean.shape[0])
+    reward = family.sample(reward_key, mean)
+    second = family.sample(held_out_key, mean) if held_out else None
+    # Without the barrier XLA draws the random numbers anew for each of the arrays that use them.
+    arm, reward = settle((arm.astype(jnp.int32), reward))
+    state = jax.tree.map(_as_before, policy.update(progress.state, arm, reward), progress.state)
+    statistics = progress.statistics and StatisticsPolicy().update(progress.statistics, arm, reward)
+    return Progress(state=state, statistics=statistics), Outcome(arm=arm, reward=reward, held_out=second)
+
+
+def _as_before(new: Any, old: jax.Array) -> jax.Array:
+    return jnp.asarray(new).astype(old.dtype)
+
+
+def statistics_of(progress: Progress) -> ArmStatistics:
+    """Pulls and sums of each arm so far."""
+    return progress.state if progress.statistics is None else progress.statistics
+
+
+class Chunks(NamedTuple):
+    """How trials are divided: `count` chunks of `size` trials, of which the last may run past the end."""
+
+    trials: int
+    size: int
+    count: int
+
+    def starts(self, progress: bool) -> Iterator[jax.Array]:
+        """The number of the first trial of each chunk, with a progress bar once it takes more than two seconds."""
+        bar = tqdm(total=self.trials, unit="trial", unit_scale=True, delay=2, disable=not progress or self.count == 1)
+        with bar:
+            for index in range(self.count):
+                yield jnp.uint32(index * self.size)
+                bar.update(min(self.size, self.trials - index * self.size))
+
+
+def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: int | None = None) -> Chunks:
+    """Chunks of equal size, a whole number of blocks each, so that one compilation serves them all."""
+    if chunk_size is None:
+        chunk_size = CHUNK if jax.default_backend() == "cpu" else CHUNK_ACCELERATOR
+        chunk_size = max(min(chunk_size, largest or chunk_size), 1)
+    elif chunk_size < 1:
+        raise ValueError(f"chunk_size is {chunk_size}; allowed: 1 or more")
+    count = math.ceil(trials / (block * math.ceil(chunk_size / block)))
+    size = block * math.ceil(trials / count / block)
+    return Chunks(trials=trials, size=size, count=math.ceil(trials / size))
+
+
+def prepare(
+    key: PRNGKeyArray, policy: Policy, family: Family, mean: Any, num_steps: int, num_trials: int | None
+) -> tuple[Int[Array, "2"], Problem]:
+    """The arguments of a simulation, checked: the words that every trial's key is made from, and the problem."""
+    mean = as_float(mean)
+    if mean.ndim != 1 or mean.shape[0] == 0:
+        raise ValueError(f"mean has shape {mean.shape}; allowed: one axis, with one number for each arm")
+    if is_concrete(mean) and not bool(jnp.all(jnp.isfinite(mean))):
+        raise ValueError(f"mean is {mean.tolist()}; allowed: finite numbers")
+    check_policy(policy, mean.shape[0])
+    check_family(family, mean)
+    longest = LONGEST[jnp.result_type(float).name]
+    if not mean.shape[0] <= num_steps <= longest:
+        raise ValueError(
+            f"num_steps is {num_steps}; allowed: {mean.shape[0]} (every arm is pulled once first) to {longest}"
+            + (", or more in float64 (jax_enable_x64)" if longest < 2**30 else "")
+        )
+    if num_trials is not None and not 1 <= num_trials < 2**32:
+        raise ValueError(f"num_trials is {num_trials}; allowed: 1 to {2**32 - 1}")
+    return root_words(key), Problem(policy=policy, family=family, mean=mean)
