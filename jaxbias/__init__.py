@@ -3,7 +3,9 @@
 Names are loaded when first used, so that the command line can answer `--help` without importing JAX.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,10 +65,19 @@ __all__ = sorted(_ROOM_OF)
 def __getattr__(name: str) -> Any:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'jaxbias' has no attribute {name!r}")
-    value = getattr(import_module(f"jaxbias.{_ROOM_OF[name]}"), name)
-    globals()[name] = value  # also where a room has the name of its function, as simulate has
-    return value
+    return getattr(import_module(f"jaxbias.{_ROOM_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+class _Package(ModuleType):
+    """The package. Where a room has the name of its main function, as `simulate` has, the name means the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_room = isinstance(value, ModuleType) and name in _ROOM_OF
+        super().__setattr__(name, getattr(value, name) if is_room else value)
+
+
+sys.modules[__name__].__class__ = _Package

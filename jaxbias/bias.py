@@ -4,13 +4,16 @@ Logs are never kept. Each block of trials gives a count, a mean and a sum of squ
 in float64 (Chan, Golub and LeVeque 1979), which loses no digits and does not depend on how the trials were chunked.
 """
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias.compiling import compiled
 from jaxbias.policies import ArmStatistics, Policy
@@ -41,8 +44,8 @@ class Trajectory(NamedTuple):
 class After(NamedTuple):
     """Each trial at a given step, and what came after it."""
 
-    error: Float[np.ndarray, "trials arms"]
-    future_pulls: Int[np.ndarray, "trials arms"]
+    error: Float[Array | np.ndarray, "trials arms"]
+    future_pulls: Int[Array | np.ndarray, "trials arms"]
 
 
 class BiasSummary(NamedTuple):
@@ -84,7 +87,7 @@ def measure_bias(
     key: PRNGKeyArray,
     policy: Policy,
     family: Family,
-    mean: Float[Array, " arms"],
+    mean: ArrayLike | Sequence[float],
     num_steps: int,
     num_trials: int,
     *,
@@ -128,14 +131,15 @@ def measure_bias(
 @partial(compiled, static=("num_steps", "size", "trajectory", "after"))
 def _measure_chunk(
     problem: Problem,
-    root: Int[Array, "2"],
-    first: Int[Array, ""],
-    num_trials: Int[Array, ""],
+    root: UInt[Array, "2"],
+    first: UInt[Array, ""],
+    num_trials: UInt[Array, ""],
     num_steps: int,
     size: int,
     trajectory: bool,
     after: int | None,
 ) -> tuple[dict[str, Moments], After | None]:
+    problem = problem.for_steps(num_steps)
     words = trial_words(root, first, size)
     counted = first + jnp.arange(size, dtype=jnp.uint32) < num_trials
 
@@ -146,7 +150,7 @@ def _measure_chunk(
     progress, opening = open_trials(problem, words, emit)
     stops = sorted({num_arms, num_steps} | ({after} if after else set()))
     parts, snapshot = [opening], statistics_of(progress)
-    for start, stop in zip(stops[:-1], stops[1:], strict=True):
+    for start, stop in pairwise(stops):
         progress, part = continue_trials(problem, words, progress, start, stop, emit)
         parts.append(part)
         snapshot = statistics_of(progress) if stop == after else snapshot
@@ -166,31 +170,33 @@ def _errors(problem: Problem, statistics: ArmStatistics) -> Float[Array, "trials
 def _features(problem: Problem, statistics: ArmStatistics) -> dict[str, Float[Array, "trials features"]]:
     """What is averaged over trials."""
     error = _errors(problem, statistics)
+    squared = jnp.square(error)
     negative = jnp.sum(error < 0, axis=1, keepdims=True)
-    with_average = partial(jnp.concatenate, axis=1)
     return {
-        "error": with_average([error, jnp.mean(error, axis=1, keepdims=True)]),
-        "squared": with_average([jnp.square(error), jnp.mean(jnp.square(error), axis=1, keepdims=True)]),
+        "error": jnp.concatenate([error, _tree_sum(error)[:, None] / error.shape[1]], axis=1),
+        "squared": jnp.concatenate([squared, _tree_sum(squared)[:, None] / error.shape[1]], axis=1),
         "joint": (negative == jnp.arange(error.shape[1] + 1)[None]).astype(error.dtype),
         "pulls": statistics.pulls.astype(error.dtype),
     }
 
 
 def _block_moments(values: Float[Array, "trials features"], counted: Array) -> Moments:
-    """Moments of each block of trials."""
+    """Moments of each block of trials, with the sum in place of the mean: counts stay whole numbers."""
     values = values.reshape(-1, BLOCK, values.shape[1])
     counted = counted.reshape(-1, BLOCK, 1)
     count = jnp.sum(counted, axis=1, dtype=jnp.int32)
-    mean = _tree_sum(jnp.where(counted, values, 0)) / jnp.maximum(count, 1).astype(values.dtype)
+    total = _tree_sum(jnp.where(counted, values, 0))
+    mean = total / jnp.maximum(count, 1).astype(values.dtype)
     deviation = jnp.where(counted, values - mean[:, None], 0)
-    return Moments(count=count, mean=mean, squares=_tree_sum(jnp.square(deviation)))
+    return Moments(count=count, mean=total, squares=_tree_sum(jnp.square(deviation)))
 
 
-def _tree_sum(values: Float[Array, "blocks trials features"]) -> Float[Array, "blocks features"]:
-    """The sum over trials as a tree of additions: an order that no compiler changes, and little rounding."""
-    while values.shape[1] > 1:
-        half = values.shape[1] // 2
-        values = values[:, :half] + values[:, half:]
+def _tree_sum(values: Float[Array, "rows summed *features"]) -> Float[Array, "rows *features"]:
+    """The sum over the second axis as a tree of additions: an order that no compiler changes, and little rounding."""
+    while (length := values.shape[1]) > 1:
+        half = length // 2
+        pairs = values[:, :half] + values[:, half : 2 * half]
+        values = jnp.concatenate([pairs, values[:, 2 * half :]], axis=1)
     return values[:, 0]
 
 
@@ -199,10 +205,10 @@ def _merge_blocks(merged: dict[str, Moments] | None, blocks: dict[str, Moments])
     result = {}
     for name, moments in blocks.items():
         so_far = merged[name] if merged else Moments(0, 0.0, 0.0)
-        for count, mean, squares in zip(*(np.asarray(part, np.float64) for part in moments), strict=True):
+        for count, summed, squares in zip(*(np.asarray(part, np.float64) for part in moments), strict=True):
             total = so_far.count + count
             share = count / np.maximum(total, 1)
-            difference = mean - so_far.mean
+            difference = summed / np.maximum(count, 1) - so_far.mean
             so_far = Moments(
                 count=total,
                 mean=so_far.mean + share * difference,

@@ -36,18 +36,15 @@ class Frame(NamedTuple):
     leaves: tuple[Opaque | None, ...]
 
 
-def compiled(
-    function: Callable[Parameters, Result], static: tuple[str, ...] = ()
-) -> Callable[Parameters, Result]:
+def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = ()) -> Callable[Parameters, Result]:
     """`jit` that traces the numbers and arrays in the arguments; `static` names arguments to be known before compilation."""
     names = tuple(inspect.signature(function).parameters)
+    call: Callable[..., Result] = function
 
     @partial(jax.jit, static_argnums=(0, 1))
     def inner(frame: Frame, fixed: tuple[tuple[str, Any], ...], numbers: list[Any]) -> Any:
-        leaves = [
-            number if opaque is None else opaque.value for opaque, number in zip(frame.leaves, numbers, strict=True)
-        ]
-        return function(**jax.tree.unflatten(frame.structure, leaves), **dict(fixed))
+        leaves = [number if opaque is None else opaque.value for opaque, number in zip(frame.leaves, numbers, strict=True)]
+        return call(**jax.tree.unflatten(frame.structure, leaves), **dict(fixed))
 
     @wraps(function)
     def outer(*args: Any, **kwargs: Any) -> Any:

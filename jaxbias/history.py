@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +33,11 @@ class History:
     ([0.0, 1.5], [True, True, False])
     """
 
-    arms: Int[Array, "*trials steps"]
-    rewards: Float[Array, "*trials steps"]
+    arms: Any  # (*trials, steps), as are the others; not checked, as JAX puts other things than arrays into its trees
+    rewards: Any
     num_arms: int
-    forced: Bool[Array, "*trials steps"] | None = None
-    held_out: Float[Array, "*trials steps"] | None = None
+    forced: Any = None
+    held_out: Any = None
 
     @property
     def num_steps(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.settings import POSITIVE, Allowed, check_settings, is_concrete, setting, settings
@@ -40,7 +41,7 @@ class Normal:
     Array(-1.6120857, dtype=float32)
     """
 
-    sigma: Any = setting(1.0, POSITIVE)
+    sigma: Any = setting(default=1.0, allowed=POSITIVE)
 
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """mean + sigma z, with z standard normal."""
@@ -77,20 +78,20 @@ class Bernoulli:
 
 def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:
     """The tree with every leaf that has one value per arm replaced by the value of this arm."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[arm] if jnp.shape(leaf) == (num_arms,) else leaf, tree)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[arm] if getattr(leaf, "shape", ()) == (num_arms,) else leaf, tree)
 
 
-def check_family(family: Any, mean: jax.Array) -> None:
+def check_family(family: Any, mean: Any) -> None:
     """Raises ValueError where the family's settings or the means are not ones it can have."""
     if not isinstance(family, Family):
         raise ValueError(f"family is {family!r}; allowed: an object with sample(key, mean) and log_prob(reward, mean)")
     check_settings(family, "family")
     num_arms = mean.shape[-1]
     for leaf in jax.tree.leaves(family):
-        if jnp.ndim(leaf) > 0 and jnp.shape(leaf) != (num_arms,):
+        if hasattr(leaf, "shape") and leaf.shape not in ((), (num_arms,)):
             raise ValueError(
-                f"family has a setting of shape {jnp.shape(leaf)}; allowed: one number, or one for each of {num_arms} arms"
+                f"family has a setting of shape {leaf.shape}; allowed: one number, or one for each of {num_arms} arms"
             )
     allowed = getattr(family, "mean_allowed", None)
-    if allowed is not None and is_concrete(mean) and not bool(jnp.all(allowed.test(mean))):
+    if allowed is not None and is_concrete(mean) and not np.all(allowed.test(np.asarray(mean))):
         raise ValueError(f"mean is {mean.tolist()}; {type(family).__name__} allows {allowed.description}")

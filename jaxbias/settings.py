@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 import numpy as np
-
+from jax.core import Tracer
 
 Class = TypeVar("Class")
 
@@ -36,7 +36,7 @@ def one_of(*names: str) -> Allowed:
     return Allowed(" or ".join(repr(name) for name in names), lambda value: np.isin(value, names))
 
 
-def setting(default: Any, allowed: Allowed) -> Any:
+def setting(*, default: Any, allowed: Allowed) -> Any:
     """A dataclass field with its default and the values it may take, which `check_settings` reads."""
     return dataclasses.field(default=default, metadata={"allowed": allowed})
 
@@ -45,7 +45,7 @@ def setting(default: Any, allowed: Allowed) -> Any:
 def settings(cls: type[Class]) -> type[Class]:
     """Makes a frozen dataclass whose numbers are pytree leaves."""
     cls = dataclasses.dataclass(frozen=True)(cls)
-    names = tuple(field.name for field in dataclasses.fields(cls))
+    names = tuple(field.name for field in dataclasses.fields(cls))  # pyright: ignore[reportArgumentType]
 
     def flatten(self: Any) -> tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]]:
         values = {name: getattr(self, name) for name in names}
@@ -76,12 +76,13 @@ def is_zero(value: Any) -> bool:
 
 def is_concrete(value: Any) -> bool:
     """Whether the value is known now, that is, not being traced."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
 
 
 def as_float(values: Any) -> jax.Array:
     """An array of floats: as they are where they are floats already, JAX's default float otherwise."""
-    values = jnp.asarray(values)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
+        values = jnp.asarray(values)
     return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
 
 

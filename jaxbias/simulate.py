@@ -5,13 +5,14 @@ Trial i depends on the key and i alone, whatever the chunk: its key is the key f
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 from tqdm.auto import tqdm
 
 from jaxbias.compiling import compiled
@@ -19,11 +20,11 @@ from jaxbias.history import History
 from jaxbias.layout import settle, trials_minor
 from jaxbias.policies import ArmStatistics, Policy, StatisticsPolicy, check_policy, keeps_statistics, sample_arm
 from jaxbias.randomness import root_words, step_key, trial_words
-from jaxbias.rewards import Family, at_arm, check_family
+from jaxbias.rewards import Family, Normal, at_arm, check_family
 from jaxbias.settings import as_float, is_concrete
 
 LANES = 16  # a chunk is a whole number of these: the widest vector of a CPU, in 32-bit numbers
-CHUNK = 8192  # trials at once on a CPU: the state of five arms then stays in a core's cache
+CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
 CHUNK_ACCELERATOR = 131_072  # and on a GPU: enough trials to fill it
 CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256 MB of arms and rewards
 LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds
@@ -36,6 +37,11 @@ class Problem(NamedTuple):
     policy: Any
     family: Any
     mean: Float[Array, " arms"]
+
+    def for_steps(self, num_steps: int) -> "Problem":
+        """With the policy in the form it prefers when the number of steps is known."""
+        prepare = getattr(self.policy, "for_steps", None)
+        return self if prepare is None else self._replace(policy=prepare(num_steps))
 
 
 class Progress(NamedTuple):
@@ -57,7 +63,7 @@ def simulate(
     key: PRNGKeyArray,
     policy: Policy,
     family: Family,
-    mean: Float[Array, " arms"],
+    mean: ArrayLike | Sequence[float],
     num_steps: int,
     num_trials: int | None = None,
     *,
@@ -100,11 +106,12 @@ def simulate(
 
 @partial(compiled, static=("num_steps", "size", "held_out"))
 def _simulate_chunk(
-    problem: Problem, root: Int[Array, "2"], first: Int[Array, ""], num_steps: int, size: int, held_out: bool
+    problem: Problem, root: UInt[Array, "2"], first: UInt[Array, ""], num_steps: int, size: int, held_out: bool
 ) -> Outcome:
     def keep(_: Progress, outcome: Outcome) -> Outcome:
         return outcome
 
+    problem = problem.for_steps(num_steps)
     words = trial_words(root, first, size)
     start, opening = open_trials(problem, words, keep, held_out)
     _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, held_out)
@@ -213,7 +220,7 @@ def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: 
 
 def prepare(
     key: PRNGKeyArray, policy: Policy, family: Family, mean: Any, num_steps: int, num_trials: int | None
-) -> tuple[Int[Array, "2"], Problem]:
+) -> tuple[UInt[Array, "2"], Problem]:
     """The arguments of a simulation, checked: the words that every trial's key is made from, and the problem."""
     mean = as_float(mean)
     if mean.ndim != 1 or mean.shape[0] == 0:
@@ -222,6 +229,8 @@ def prepare(
         raise ValueError(f"mean is {mean.tolist()}; allowed: finite numbers")
     check_policy(policy, mean.shape[0])
     check_family(family, mean)
+    if getattr(policy, "unit_rewards", False) and isinstance(family, Normal):
+        raise ValueError(f"family is {family}; allowed with {type(policy).__name__}: one with rewards from 0 to 1")
     longest = LONGEST[jnp.result_type(float).name]
     if not mean.shape[0] <= num_steps <= longest:
         raise ValueError(

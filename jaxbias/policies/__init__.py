@@ -14,6 +14,7 @@ from jaxbias.policies.thompson import BetaThompson, Thompson
 from jaxbias.policies.ucb import UCB1, LilUCB
 
 __all__ = [
+    "UCB1",
     "ArmStatistics",
     "BetaThompson",
     "EpsilonGreedy",
@@ -24,7 +25,6 @@ __all__ = [
     "Policy",
     "StatisticsPolicy",
     "Thompson",
-    "UCB1",
     "Uniform",
     "check_policy",
     "keeps_statistics",

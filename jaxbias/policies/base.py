@@ -8,6 +8,7 @@ Nothing else is needed and nothing is registered: simulation samples from `log_p
 may also bring `sample(key, state)`, a faster way to draw the same distribution. Its settings may be pytree leaves.
 """
 
+import dataclasses
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -40,11 +41,11 @@ class ArmStatistics(NamedTuple):
     Sums and not running means: sums of 0 and 1 are exact, so that equal means compare equal and ties are ties.
     """
 
-    pulls: Int[Array, " arms"]
-    total: Float[Array, " arms"]
+    pulls: Int[Array, "*trials arms"]
+    total: Float[Array, "*trials arms"]
 
     @property
-    def mean(self) -> Float[Array, " arms"]:
+    def mean(self) -> Float[Array, "*trials arms"]:
         """The sample mean of each arm; 0 for one that was never pulled."""
         return self.total / jnp.maximum(self.pulls, 1).astype(self.total.dtype)
 
@@ -58,10 +59,10 @@ class StatisticsPolicy:
 
     def update(self, state: ArmStatistics, arm: Int[Array, ""], reward: Float[Array, ""]) -> ArmStatistics:
         """One more pull of this arm."""
-        chosen = jnp.arange(state.pulls.shape[0]) == arm
+        chosen = jnp.arange(state.pulls.shape[0], dtype=arm.dtype) == arm
         return ArmStatistics(
-            pulls=state.pulls + chosen,
-            total=state.total + jnp.where(chosen, reward, 0).astype(state.total.dtype),
+            pulls=state.pulls + chosen.astype(state.pulls.dtype),
+            total=state.total + jnp.where(chosen, reward.astype(state.total.dtype), 0),
         )
 
 
@@ -84,6 +85,9 @@ def check_policy(policy: Any, num_arms: int) -> None:
     if missing:
         raise ValueError(f"policy is {policy!r}, without {', '.join(missing)}; allowed: init, log_probs and update")
     check_settings(policy, "policy")
+    for name, value in vars(policy).items() if dataclasses.is_dataclass(policy) else ():
+        if getattr(value, "shape", ()) not in ((), (num_arms,)):
+            raise ValueError(f"policy.{name} has shape {value.shape}; allowed: one number, or one for each of {num_arms} arms")
     state = jax.eval_shape(lambda: policy.init(num_arms))
     log_probs = jax.eval_shape(policy.log_probs, state)
     shape = getattr(log_probs, "shape", type(log_probs).__name__)

@@ -23,7 +23,7 @@ class IndexPolicy(StatisticsPolicy):
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The value by which the arms are compared."""
-        raise TypeError(f"{type(self).__name__} has no index(state)")
+        raise TypeError(f"{type(self).__name__} has no index of a state with {len(state)} parts")
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log softmax(index / tau)."""
@@ -48,8 +48,8 @@ class Greedy(IndexPolicy):
     Array([-2.126928  , -0.12692805], dtype=float32)
     """
 
-    tau: Any = setting(0.0, TAU)
-    ties: str = setting("random", TIES)
+    tau: Any = setting(default=0.0, allowed=TAU)
+    ties: str = setting(default="random", allowed=TIES)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The sample means."""
@@ -66,9 +66,9 @@ class EpsilonGreedy(StatisticsPolicy):
         ties: "random", or "first" for the lowest arm.
     """
 
-    epsilon: Any = setting(0.1, PROBABILITY)
-    tau: Any = setting(0.0, TAU)
-    ties: str = setting("random", TIES)
+    epsilon: Any = setting(default=0.1, allowed=PROBABILITY)
+    tau: Any = setting(default=0.0, allowed=TAU)
+    ties: str = setting(default="random", allowed=TIES)
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log(epsilon / K + (1 - epsilon) softmax(mean / tau))."""

@@ -5,12 +5,14 @@ the Gumbel-max trick), so one function gives the log-probabilities and another d
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
-from jaxbias.layout import settle
+from jaxbias.layout import settle, trials_minor
 from jaxbias.settings import NON_NEGATIVE, Allowed, is_zero, one_of
 
 Tau = float | Float[Array, ""] | Callable[[Int[Array, ""]], Float[Array, ""]]
@@ -39,37 +41,65 @@ def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " a
     return jnp.where(best, -jnp.log(jnp.sum(best).astype(index.dtype)), -jnp.inf)
 
 
-def choose(
-    key: PRNGKeyArray, index: Float[Array, " arms"], tau: float | Float[Array, ""], ties: str
-) -> Int[Array, ""]:
+def choose(key: PRNGKeyArray, index: Float[Array, " arms"], tau: float | Float[Array, ""], ties: str) -> Int[Array, ""]:
     """Draws an arm with the log-probabilities of `choice_log_probs`; where noise is added, it also breaks the ties."""
     if is_zero(tau):
-        return jnp.argmax(settle(index)) if ties == "first" else largest(index, tie_priorities(key, index.shape[0]))
+        return jnp.argmax(settle(index)) if ties == "first" else _break_ties(jax.random.bits(key, (), jnp.uint32), index)
     noise = jax.random.gumbel(key, index.shape, index.dtype)
     index = index + jnp.asarray(tau, index.dtype) * noise
-    return jnp.argmax(settle(index)) if ties == "first" else largest(index, noise)
+    return jnp.argmax(settle(index)) if ties == "first" else _largest(*settle((index, noise)))[0]
 
 
-def largest(index: Float[Array, " arms"], priority: Array) -> Int[Array, ""]:
-    """The arm with the largest index and, among those, the largest priority: one reduction."""
+def _largest(index: Float[Array, "*trials arms"], priority: Array) -> tuple[Int[Array, "*trials"], Bool[Array, "*trials"]]:
+    """The arm with the largest index and, among those, the largest priority; and whether there was a tie in both."""
+
     def better(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
-        keep = (left[0] > right[0]) | ((left[0] == right[0]) & (left[1] > right[1]))
-        return tuple(jnp.where(keep, *pair) for pair in zip(left, right, strict=True))
+        same = (left[0] == right[0]) & (left[1] == right[1])
+        keep = (left[0] > right[0]) | ((left[0] == right[0]) & (left[1] > right[1])) | (same & (left[2] < right[2]))
+        value, second, arm, tied = (jnp.where(keep, *pair) for pair in zip(left, right, strict=True))
+        return value, second, arm, tied | same
 
-    index, priority = settle((index, priority))
-    arms = jnp.arange(index.shape[0], dtype=jnp.int32)
-    lowest = (jnp.array(-jnp.inf, index.dtype), jnp.array(-jnp.inf if jnp.issubdtype(priority.dtype, jnp.floating) else 0, priority.dtype), jnp.int32(0))
-    return jax.lax.reduce((index, priority, arms), lowest, better, (0,))[2]
+    arms = jax.lax.broadcasted_iota(jnp.int32, index.shape, index.ndim - 1)
+    lowest = [jnp.array(-jnp.inf, index.dtype), jnp.array(_lowest(priority.dtype), priority.dtype)]
+    operands = (index, priority, arms, jnp.zeros(index.shape, bool))
+    start = (*lowest, jnp.array(index.shape[-1], jnp.int32), jnp.array(False))
+    _, _, arm, tied = jax.lax.reduce(operands, start, better, (index.ndim - 1,))
+    return arm, tied
 
 
-def tie_priorities(key: PRNGKeyArray, num_arms: int) -> Int[Array, " arms"]:
-    """A random order of the arms, as distinct positive numbers.
+def _lowest(dtype: Any) -> float | int:
+    return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else 0
 
-    One random word, moved apart for each arm and mixed by a bijection of 32-bit words (Murmur3's finaliser): a sixth of the
-    cost of a word per arm, paid at every step for ties that are rare. The choice among n tied arms is the same whatever
-    the other arms do, as the pathwise form of IIO wants.
+
+@custom_vmap
+def _break_ties(word: UInt[Array, ""], index: Float[Array, " arms"]) -> Int[Array, ""]:
+    """The best arm, a random one where several are. In a batch the order is drawn only if some trial needs it."""
+    return _largest(index, tie_priorities(word, index.shape[0]))[0]
+
+
+@_break_ties.def_vmap
+def _break_ties_of_trials(axis_size: int, in_batched: Any, word: Array, index: Array) -> tuple[Array, bool]:
+    word, index = (
+        leaf if batched else jnp.broadcast_to(leaf[None], (axis_size, *leaf.shape))
+        for leaf, batched in zip((word, index), in_batched, strict=True)
+    )
+    index = jax.lax.optimization_barrier(trials_minor(index))
+    arm, tied = _largest(index, jnp.zeros_like(index))
+
+    def broken() -> Array:
+        priorities = jax.vmap(lambda word: tie_priorities(word, index.shape[1]))(word)
+        return _largest(index, priorities)[0]
+
+    return jax.lax.cond(jnp.any(tied), broken, lambda: arm), True
+
+
+def tie_priorities(word: UInt[Array, ""], num_arms: int) -> UInt[Array, " arms"]:
+    """A random order of the arms, as distinct positive numbers, from one random word.
+
+    The word is moved apart for each arm and mixed by a bijection of 32-bit words (Murmur3's finaliser). The choice among tied
+    arms is then the same whatever the other arms do, as the pathwise form of IIO wants.
     """
-    word = settle(jax.random.bits(key, (), jnp.uint32)) + jnp.arange(num_arms, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
+    word = word + jnp.arange(num_arms, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
     word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
     return (word ^ (word >> 16)) | jnp.uint32(1)

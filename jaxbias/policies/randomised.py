@@ -44,7 +44,7 @@ class Exp3:
         gamma: share of uniform exploration, and the rate of learning.
     """
 
-    gamma: Any = setting(0.1, OPEN_PROBABILITY)
+    gamma: Any = setting(default=0.1, allowed=OPEN_PROBABILITY)
 
     def init(self, num_arms: int) -> Exp3State:
         """All arms alike."""
@@ -63,7 +63,7 @@ class Exp3:
 
     def update(self, state: Exp3State, arm: Int[Array, ""], reward: Float[Array, ""]) -> Exp3State:
         """Adds reward / probability to the arm's sum."""
-        chosen = jnp.arange(state.weighted_total.shape[0]) == arm
+        chosen = jnp.arange(state.weighted_total.shape[0], dtype=arm.dtype) == arm
         reward = jnp.asarray(reward, state.weighted_total.dtype)
         weighted = reward * jnp.exp(-self.log_probs(state))
         return Exp3State(weighted_total=state.weighted_total + jnp.where(chosen, weighted, 0))

@@ -27,10 +27,10 @@ class Thompson(StatisticsPolicy):
         tau: scale of the Gumbel noise added to the draws; a number or a function of the step.
     """
 
-    prior_mean: Any = setting(0.0, FINITE)
-    prior_sigma: Any = setting(5.0, POSITIVE)
-    sigma: Any = setting(1.0, POSITIVE)
-    tau: Any = setting(0.0, TAU)
+    prior_mean: Any = setting(default=0.0, allowed=FINITE)
+    prior_sigma: Any = setting(default=5.0, allowed=POSITIVE)
+    sigma: Any = setting(default=1.0, allowed=POSITIVE)
+    tau: Any = setting(default=0.0, allowed=TAU)
 
     def posterior(self, state: ArmStatistics) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
         """The posterior mean and standard deviation of every arm."""
@@ -68,8 +68,10 @@ class BetaThompson(StatisticsPolicy):
         prior_success, prior_failure: the Beta prior, one number each or one per arm.
     """
 
-    prior_success: Any = setting(1.0, POSITIVE)
-    prior_failure: Any = setting(1.0, POSITIVE)
+    prior_success: Any = setting(default=1.0, allowed=POSITIVE)
+    prior_failure: Any = setting(default=1.0, allowed=POSITIVE)
+
+    unit_rewards = True
 
     def posterior(self, state: ArmStatistics) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
         """The two parameters of every arm's Beta posterior."""
@@ -94,7 +96,7 @@ class BetaThompson(StatisticsPolicy):
         success, failure = self.posterior(state)
         quantile = jax.random.uniform(key, success.shape, success.dtype)
 
-        def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def halve(_: Any, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             low, high = bounds
             middle = (low + high) / 2
             below = betainc(success, failure, middle) < quantile

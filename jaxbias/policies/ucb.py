@@ -3,7 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxbias.policies.base import ArmStatistics
 from jaxbias.policies.greedy import IndexPolicy
@@ -23,21 +23,42 @@ class LilUCB(IndexPolicy):
         ties: "random", or "first" for the lowest arm.
     """
 
-    beta: Any = setting(1.0, NON_NEGATIVE)
-    epsilon: Any = setting(0.01, POSITIVE)
-    delta: Any = setting(0.005, BELOW_ONE)
-    tau: Any = setting(0.0, TAU)
-    ties: str = setting("random", TIES)
+    beta: Any = setting(default=1.0, allowed=NON_NEGATIVE)
+    epsilon: Any = setting(default=0.01, allowed=POSITIVE)
+    delta: Any = setting(default=0.005, allowed=BELOW_ONE)
+    tau: Any = setting(default=0.0, allowed=TAU)
+    ties: str = setting(default="random", allowed=TIES)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""
-        mean = state.mean
-        beta, epsilon, delta = (jnp.asarray(value, mean.dtype) for value in (self.beta, self.epsilon, self.delta))
-        pulls = jnp.maximum(state.pulls, 1).astype(mean.dtype)
+        return state.mean + self.width(state.pulls, state.total.dtype)
+
+    def width(self, pulls: Int[Array, " arms"], dtype: Any) -> Float[Array, " arms"]:
+        """How far the bound is above the mean after this many pulls."""
+        beta, epsilon, delta = (jnp.asarray(value, dtype) for value in (self.beta, self.epsilon, self.delta))
+        pulls = jnp.maximum(pulls, 1).astype(dtype)
         iterated = jnp.log(jnp.log((1 + epsilon) * pulls) / delta)
         # A delta above log(1 + epsilon) makes the logarithm negative at one pull: the width is then zero.
         width = jnp.sqrt(2 * (1 + epsilon) * jnp.maximum(iterated, 0) / pulls)
-        return mean + (1 + beta) * (1 + jnp.sqrt(epsilon)) * width
+        return (1 + beta) * (1 + jnp.sqrt(epsilon)) * width
+
+    def for_steps(self, num_steps: int) -> "TabulatedUCB":
+        """The same policy for at most this many steps, with its widths in a table: two logarithms fewer a step."""
+        pulls = jnp.arange(num_steps + 1, dtype=jnp.int32)
+        return TabulatedUCB(width=self.width(pulls, jnp.result_type(float)), tau=self.tau, ties=self.ties)
+
+
+@settings
+class TabulatedUCB(IndexPolicy):
+    """The sample mean plus a width from a table by pulls."""
+
+    width: Any
+    tau: Any
+    ties: str
+
+    def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """The upper confidence bound."""
+        return state.mean + self.width.at[state.pulls].get(mode="promise_in_bounds")
 
 
 @settings
@@ -49,8 +70,8 @@ class UCB1(IndexPolicy):
         ties: "random", or "first" for the lowest arm.
     """
 
-    tau: Any = setting(0.0, TAU)
-    ties: str = setting("random", TIES)
+    tau: Any = setting(default=0.0, allowed=TAU)
+    ties: str = setting(default="random", allowed=TIES)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""

@@ -26,11 +26,11 @@ def win_log_probs(curves: Curves, cuts: Float[Array, " cuts"]) -> Float[Array, "
     """The log-probability that each arm wins, from `curves(z)`: its log-densities and log-distribution functions."""
     cuts = jnp.sort(jax.lax.stop_gradient(cuts))  # where the integral is cut does not change its value
     half = (cuts[1:, None] - cuts[:-1, None]) / 2
-    nodes = (cuts[:-1, None] + half) + half * _NODES.astype(cuts.dtype)
-    weights = half * _WEIGHTS.astype(cuts.dtype)
+    nodes = (cuts[:-1, None] + half) + half * _NODES[None].astype(cuts.dtype)
+    weights = half * _WEIGHTS[None].astype(cuts.dtype)
     log_density, log_below = curves(nodes.ravel())
-    others = jnp.sum(log_below, axis=0) - log_below
-    log_probs = jax.nn.logsumexp(log_density + others, axis=1, b=weights.ravel())
+    others = jnp.sum(log_below, axis=0, keepdims=True) - log_below
+    log_probs = jax.nn.logsumexp(log_density + others, axis=1, b=weights.reshape(1, -1))
     return log_probs - jax.nn.logsumexp(log_probs)
 
 
@@ -43,7 +43,7 @@ def normal_win_log_probs(location: Float[Array, " arms"], scale: Float[Array, " 
         return log_ndtr(jnp.stack([margin, -margin]))
 
     def curves(z: Float[Array, " nodes"]) -> tuple[Float[Array, "arms nodes"], Float[Array, "arms nodes"]]:
-        standard = (z - location[:, None]) / scale[:, None]
+        standard = (z[None] - location[:, None]) / scale[:, None]
         return norm.logpdf(standard) - jnp.log(scale)[:, None], log_ndtr(standard)
 
     return win_log_probs(curves, _normal_cuts(*jax.lax.stop_gradient((location, scale))))
@@ -71,10 +71,10 @@ def _winning_modes(
     rivals = 1 - jnp.eye(location.shape[0], dtype=location.dtype)
     mode, curvature = jnp.broadcast_to(jnp.max(location), location.shape), 1 / jnp.square(scale)
     for _ in range(3):
-        standard = (mode[:, None] - location) / scale
+        standard = (mode[:, None] - location[None]) / scale[None]
         hazard = jnp.exp(norm.logpdf(standard) - log_ndtr(standard))
-        slope = -(mode - location) / jnp.square(scale) + jnp.sum(rivals * hazard / scale, axis=1)
-        curvature = 1 / jnp.square(scale) + jnp.sum(rivals * hazard * (standard + hazard) / jnp.square(scale), axis=1)
+        slope = -(mode - location) / jnp.square(scale) + jnp.sum(rivals * hazard / scale[None], axis=1)
+        curvature = 1 / jnp.square(scale) + jnp.sum(rivals * hazard * (standard + hazard) / jnp.square(scale[None]), axis=1)
         mode = mode + slope / curvature
     return mode, 1 / jnp.sqrt(curvature)
 
@@ -102,14 +102,14 @@ def _normal_plus_gumbel(
     """
     normal = jnp.linspace(-8.0, 8.0, 41, dtype=z.dtype)  # both grids reach to where 1e-13 of the mass is left
     gumbel = jnp.linspace(-3.6, 30.0, 85, dtype=z.dtype)
-    rest_gumbel = (z[:, None] - scale * normal) / tau
-    rest_normal = (z[:, None] - tau * gumbel) / scale
+    rest_gumbel = (z[:, None] - scale * normal[None]) / tau
+    rest_normal = (z[:, None] - tau * gumbel[None]) / scale
     normal_mass = norm.logpdf(normal) + jnp.log(normal[1] - normal[0])
     gumbel_mass = _gumbel_logpdf(gumbel) + jnp.log(gumbel[1] - gumbel[0])
 
     def pick(over_normal: jax.Array, over_gumbel: jax.Array) -> jax.Array:
-        over_normal = jax.nn.logsumexp(over_normal + normal_mass, axis=1)
-        return jnp.where(scale < tau, over_normal, jax.nn.logsumexp(over_gumbel + gumbel_mass, axis=1))
+        over_normal = jax.nn.logsumexp(over_normal + normal_mass[None], axis=1)
+        return jnp.where(scale < tau, over_normal, jax.nn.logsumexp(over_gumbel + gumbel_mass[None], axis=1))
 
     log_density = pick(_gumbel_logpdf(rest_gumbel) - jnp.log(tau), norm.logpdf(rest_normal) - jnp.log(scale))
     log_below = pick(-jnp.exp(-jnp.maximum(rest_gumbel, -80.0)), log_ndtr(rest_normal))
@@ -127,7 +127,7 @@ def beta_win_log_probs(success: Float[Array, " arms"], failure: Float[Array, " a
         return jnp.zeros_like(success)
 
     def curves(z: Float[Array, " nodes"]) -> tuple[Float[Array, "arms nodes"], Float[Array, "arms nodes"]]:
-        above, below = success[:, None], failure[:, None]
+        above, below, z = success[:, None], failure[:, None], z[None]
         log_density = above * jax.nn.log_sigmoid(z) + below * jax.nn.log_sigmoid(-z) - betaln(above, below)
         smallest = jnp.finfo(z.dtype).tiny
         return log_density, jnp.log(jnp.maximum(betainc(above, below, jax.nn.sigmoid(z)), smallest))
@@ -138,4 +138,4 @@ def beta_win_log_probs(success: Float[Array, " arms"], failure: Float[Array, " a
 
 
 def _offsets(center: Float[Array, " arms"], scale: Float[Array, " arms"], by: tuple[float, ...]) -> Float[Array, " cuts"]:
-    return (center[:, None] + scale[:, None] * jnp.asarray(by, center.dtype)).ravel()
+    return (center[:, None] + scale[:, None] * jnp.asarray(by, center.dtype)[None]).ravel()

@@ -1,0 +1,424 @@
+"""How long `measure_bias` takes, beside the same simulation in NumPy, numba and C; and how time and memory grow.
+
+    python benchmarks/simulate.py                       # the comparison
+    python benchmarks/simulate.py --policies --growth   # and other policies, and growth with trials and steps
+
+The problem: lil' UCB, five arms, Normal rewards of sigma 1, every arm pulled once first. All report the bias of each arm's
+sample mean with its Monte Carlo standard error, and are checked against each other.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxbias as jb
+
+try:
+    import numba  # pyright: ignore[reportMissingImports]
+except ImportError:
+    numba = None
+
+MEAN = np.array([1.0, 0.75, 0.5, 0.38, 0.25], np.float32)
+ARMS = len(MEAN)
+CHUNK = 8192  # trials at once in NumPy: fewer and the calls cost more than the work, more and they leave the cache
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+TRIALS, STEPS, REPEATS = 100_000, 500, 5
+TRIAL_LADDER, LADDER_STEPS = (1_000, 10_000, 100_000, 1_000_000), 100
+STEP_LADDER, LADDER_TRIALS = (100, 1_000, 10_000), 2_000
+POLICIES = {
+    "lil-ucb": jb.LilUCB(),
+    "greedy": jb.Greedy(),
+    "epsilon-greedy": jb.EpsilonGreedy(),
+    "thompson": jb.Thompson(),
+    "lil-ucb, tau=1": jb.LilUCB(tau=1.0),
+}
+
+
+class Measured(NamedTuple):
+    """What every implementation returns."""
+
+    bias: np.ndarray
+    stderr: np.ndarray
+
+
+Run = Callable[[int, int], Measured]
+
+
+class Row(NamedTuple):
+    """One implementation, timed: seconds of the clock and of all cores together."""
+
+    name: str
+    compile: float
+    wall: list[float]
+    cpu: list[float]
+    measured: Measured
+
+
+def run_jaxbias(trials: int, steps: int, policy: Any = None) -> Measured:
+    policy = jb.LilUCB() if policy is None else policy
+    found = jb.measure_bias(
+        jax.random.key(0), policy, jb.Normal(), jnp.asarray(MEAN), num_steps=steps, num_trials=trials, progress=False
+    )
+    return Measured(bias=found.bias, stderr=found.bias_stderr)
+
+
+def tables(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The width of the lil' UCB interval (beta 1, epsilon 0.01, delta 0.005) and 1 / pulls, by pulls."""
+    pulls = np.maximum(np.arange(steps + 1), 1)
+    width = 2 * (1 + np.sqrt(0.01)) * np.sqrt(2 * 1.01 * np.log(np.log(1.01 * pulls) / 0.005) / pulls)
+    return width.astype(np.float32), (1 / pulls).astype(np.float32)
+
+
+def from_sums(total: np.ndarray, square: np.ndarray, trials: int) -> Measured:
+    """The bias and its standard error from the sums of errors and squared errors."""
+    bias = total / trials
+    return Measured(bias=bias, stderr=np.sqrt((square / trials - bias**2) / max(trials - 1, 1)))
+
+
+def run_numpy(trials: int, steps: int) -> Measured:
+    """One thread; vectorised over chunks of trials."""
+    random = np.random.Generator(np.random.SFC64(0))
+    total, square = np.zeros(ARMS), np.zeros(ARMS)
+    for first in range(0, trials, CHUNK):
+        error = numpy_chunk(random, min(CHUNK, trials - first), steps)
+        total += error.sum(axis=1)
+        square += np.square(error).sum(axis=1)
+    return from_sums(total, square, trials)
+
+
+def numpy_chunk(random: np.random.Generator, trials: int, steps: int) -> np.ndarray:
+    """The errors of a chunk, (arms, trials). Only the arm that moved is read and written, at `place`; nothing is allocated."""
+    width, inverse = tables(steps)
+    total = MEAN[:, None] + random.standard_normal((ARMS, trials), np.float32)
+    pulls, index = np.ones((ARMS, trials), np.intp), total + width[1]
+    flat_total, flat_pulls, flat_index = total.reshape(-1), pulls.reshape(-1), index.reshape(-1)
+    best, value, looked_up = np.empty((3, trials), np.float32)
+    arm, place, count = np.empty((3, trials), np.intp)
+    is_best, candidate = np.empty((ARMS, trials), bool), np.empty((ARMS, trials), np.uint8)
+    small, column = np.empty(trials, np.uint8), np.arange(trials)
+    numbers = np.arange(ARMS, dtype=np.uint8)[:, None]
+    for _ in range(ARMS, steps):
+        # argmax over arms; `np.argmax` runs one number at a time here, these four along the machine's vectors
+        np.maximum.reduce(index, axis=0, out=best)
+        np.equal(index, best, out=is_best)
+        np.multiply(is_best.view(np.uint8), numbers, out=candidate)
+        np.maximum.reduce(candidate, axis=0, out=small)
+        np.copyto(arm, small)
+        np.multiply(arm, trials, out=place)
+        place += column
+        random.standard_normal(out=value, dtype=np.float32)
+        value += MEAN.take(arm, out=looked_up, mode="clip")  # "clip" is the mode that does not copy `out`
+        value += flat_total.take(place, out=looked_up, mode="clip")
+        flat_total[place] = value
+        flat_pulls.take(place, out=count, mode="clip")
+        count += 1
+        flat_pulls[place] = count
+        value *= inverse.take(count, out=looked_up, mode="clip")
+        value += width.take(count, out=looked_up, mode="clip")
+        flat_index[place] = value
+    return total.astype(np.float64) / pulls - MEAN[:, None]
+
+
+def run_numba(trials: int, steps: int) -> Measured:
+    """One thread; a loop over trials and steps."""
+    random = np.random.Generator(np.random.SFC64(1))
+    total, square = numba_loop()(random, MEAN, *tables(steps), trials, steps)
+    return from_sums(total, square, trials)
+
+
+@cache
+def numba_loop() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    assert numba is not None
+
+    @numba.njit
+    def loop(random, mean, width, inverse, trials, steps):
+        errors, squares = np.zeros(ARMS), np.zeros(ARMS)
+        total, index, pulls = np.empty(ARMS, np.float32), np.empty(ARMS, np.float32), np.empty(ARMS, np.int32)
+        for _ in range(trials):
+            for k in range(ARMS):
+                total[k] = mean[k] + random.standard_normal(dtype=np.float32)
+                index[k] = total[k] + width[1]
+                pulls[k] = 1
+            for _ in range(ARMS, steps):
+                arm, best = 0, index[0]
+                for k in range(1, ARMS):
+                    if index[k] > best:
+                        arm, best = k, index[k]
+                total[arm] += mean[arm] + random.standard_normal(dtype=np.float32)
+                pulls[arm] += 1
+                index[arm] = total[arm] * inverse[pulls[arm]] + width[pulls[arm]]
+            for k in range(ARMS):
+                error = total[k] / np.float64(pulls[k]) - mean[k]
+                errors[k] += error
+                squares[k] += error * error
+        return errors, squares
+
+    return loop
+
+
+def run_c(trials: int, steps: int, threads: int = CORES) -> Measured:
+    """One thread per core."""
+    library = c_library()
+    sums = np.zeros((-(-trials // library.block_size()), 2, ARMS))
+    arrays = [array.ctypes.data_as(ctypes.c_void_p) for array in (MEAN, *tables(steps), sums)]
+    library.simulate(ctypes.c_long(trials), ctypes.c_long(steps), *arrays, ctypes.c_int(threads))
+    total, square = sums.sum(axis=0)
+    return from_sums(total, square, trials)
+
+
+def c_compiler() -> str | None:
+    return shutil.which(os.environ.get("CC", "cc"))
+
+
+@cache
+def c_library() -> ctypes.CDLL:
+    """simulate.c, compiled for this machine into a directory that is gone once it is loaded."""
+    compiler = c_compiler()
+    assert compiler is not None
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "simulate.so"
+        source = Path(__file__).with_suffix(".c")
+        flags = ["-O3", "-march=native", "-shared", "-fPIC", "-pthread", f"-DARMS={ARMS}"]
+        subprocess.run([compiler, *flags, str(source), "-o", str(target), "-lm"], check=True)
+        library = ctypes.CDLL(str(target))
+    library.block_size.restype = ctypes.c_long
+    return library
+
+
+def implementations() -> dict[str, Run]:
+    """Those that can run here; jaxbias first."""
+    runs: dict[str, Run] = {"jaxbias": run_jaxbias, "NumPy": run_numpy}
+    if numba is not None:
+        runs["numba"] = run_numba
+    if c_compiler() is not None:
+        runs["C"] = run_c
+    return runs
+
+
+def timed(run: Callable[[], Measured]) -> tuple[float, float, Measured]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    measured = run()
+    return time.perf_counter() - wall, time.process_time() - cpu, measured
+
+
+def compare(runs: dict[str, Run], trials: int, steps: int, repeats: int) -> list[Row]:
+    """Each warmed up, then all in turn, so that what disturbs the machine disturbs all alike.
+
+    A first call with one trial has next to nothing to do but compile.
+    """
+    rows = []
+    for name, run in runs.items():
+        compile_time, _, _ = timed(lambda run=run: run(1, steps))
+        rows.append(Row(name=name, compile=compile_time, wall=[], cpu=[], measured=run(trials, steps)))
+    for _ in range(repeats):
+        for row in rows:
+            wall, cpu, _ = timed(lambda run=runs[row.name]: run(trials, steps))
+            row.wall.append(wall)
+            row.cpu.append(cpu)
+    return rows
+
+
+def distance(one: Measured, other: Measured) -> float:
+    """The largest difference between two biases, in combined standard errors."""
+    return float(np.max(np.abs(one.bias - other.bias) / np.hypot(one.stderr, other.stderr)))
+
+
+def comparison(rows: list[Row], trials: int, steps: int) -> list[dict[str, Any]]:
+    """The comparison as plain numbers; jaxbias is the first row."""
+    ours = rows[0]
+    return [
+        {
+            "name": row.name,
+            "compile": row.compile,
+            "best": min(row.wall),
+            "median": statistics.median(row.wall),
+            "cpu": min(row.cpu),
+            "steps_per_second": trials * steps / min(row.wall),
+            "jaxbias_takes": min(ours.wall) / min(row.wall),
+            "jaxbias_takes_median": statistics.median(ours.wall) / statistics.median(row.wall),
+            "jaxbias_takes_cpu": min(ours.cpu) / min(row.cpu),
+            "bias": row.measured.bias.tolist(),
+            "bias_stderr": row.measured.stderr.tolist(),
+            "distance": distance(ours.measured, row.measured),
+        }
+        for row in rows
+    ]
+
+
+def best_of(run: Callable[[], Measured], repeats: int) -> tuple[float, float]:
+    """The best wall and cpu seconds, after one run to warm up."""
+    run()
+    times = [timed(run)[:2] for _ in range(repeats)]
+    return min(wall for wall, _ in times), min(cpu for _, cpu in times)
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The slope of log time against log size."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def growth(trial_ladder: Sequence[int], step_ladder: Sequence[int], repeats: int) -> dict[str, Any]:
+    """Time against trials and against steps, with fitted exponents, and the peak of memory against trials."""
+    by_trials = [best_of(lambda size=size: run_jaxbias(size, LADDER_STEPS), repeats)[0] for size in trial_ladder]
+    by_steps = [best_of(lambda size=size: run_jaxbias(LADDER_TRIALS, size), repeats)[0] for size in step_ladder]
+    return {
+        "trials": list(trial_ladder),
+        "seconds_by_trials": by_trials,
+        "exponent_of_trials": exponent(trial_ladder, by_trials),
+        "exponent_of_trials_last": exponent(trial_ladder[-2:], by_trials[-2:]),
+        "megabytes_by_trials": [memory_in_child(size, LADDER_STEPS) for size in trial_ladder],
+        "steps": list(step_ladder),
+        "seconds_by_steps": by_steps,
+        "exponent_of_steps": exponent(step_ladder, by_steps),
+        "exponent_of_steps_last": exponent(step_ladder[-2:], by_steps[-2:]),
+    }
+
+
+def memory_in_child(trials: int, steps: int) -> float:
+    """The peak of memory, in MB, of a fresh process that runs jaxbias once."""
+    command = [sys.executable, __file__, "--peak-memory", f"--trials={trials}", f"--steps={steps}"]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    child = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    return float(child.stdout)
+
+
+def peak_memory() -> float:
+    """The most memory this process has used, in MB.
+
+    On Linux, `ru_maxrss` starts at what the parent had when it started us, so the kernel's own mark of this program comes first.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1024
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def policy_speeds(trials: int, steps: int, repeats: int) -> dict[str, dict[str, float]]:
+    """Steps per second of jaxbias under each policy, by the clock and by the seconds of all cores together."""
+    speeds = {}
+    for name, policy in POLICIES.items():
+        wall, cpu = best_of(lambda policy=policy: run_jaxbias(trials, steps, policy), repeats)
+        speeds[name] = {"steps_per_second": trials * steps / wall, "steps_per_cpu_second": trials * steps / cpu}
+    return speeds
+
+
+def machine() -> dict[str, Any]:
+    names = [*("jax", "jaxlib", "numpy"), *(("numba",) if numba is not None else ())]
+    compiler = c_compiler()
+    output = compiler and subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    return {
+        "processor": processor(),
+        "cores": CORES,
+        "device": jax.devices()[0].device_kind,
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in names},
+        "compiler": output.splitlines()[0] if output else None,
+    }
+
+
+def processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def print_machine(found: dict[str, Any]) -> None:
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    print(f"{found['processor']}, {found['cores']} cores; JAX on {found['device']}; load at the start {found['load']:.2f}")
+    print(f"Python {found['python']}, {versions}; {found['compiler'] or 'no C compiler'}")
+
+
+def print_comparison(rows: list[dict[str, Any]], trials: int, steps: int) -> None:
+    threads = {"jaxbias": "XLA's", "NumPy": "1", "numba": "1", "C": str(CORES)}
+    print(f"\nlil' UCB, {trials:,} trials of {steps:,} steps. Seconds; cpu: of all cores together, best.")
+    print("jaxbias takes: its time over the other's, for the best, the median and the cpu seconds.")
+    head = f"{'':8} {'threads':>7} {'compile':>8} {'best':>8} {'median':>8} {'cpu':>8} {'Msteps/s':>9}"
+    print(f"{head}   {'jaxbias takes':<20} {'bias of each arm':<41} {'apart':>6}")
+    for row in rows:
+        times = " ".join(f"{row[name]:8.3f}" for name in ("compile", "best", "median", "cpu"))
+        ratios = " ".join(f"{row[name]:6.2f}" for name in ("jaxbias_takes", "jaxbias_takes_median", "jaxbias_takes_cpu"))
+        bias = " ".join(f"{value:8.4f}" for value in row["bias"])
+        speed = f"{row['steps_per_second'] / 1e6:9.1f}"
+        print(f"{row['name']:8} {threads[row['name']]:>7} {times} {speed}  {ratios}  {bias} {row['distance']:6.2f}")
+    print("apart: the largest difference from jaxbias's bias, in combined standard errors.")
+
+
+def print_policies(speeds: dict[str, dict[str, float]]) -> None:
+    print(f"\n{'Policy':16} {'Msteps/s':>9} {'per cpu s':>10}")
+    for name, speed in speeds.items():
+        print(f"{name:16} {speed['steps_per_second'] / 1e6:9.1f} {speed['steps_per_cpu_second'] / 1e6:10.1f}")
+
+
+def print_growth(found: dict[str, Any]) -> None:
+    print(f"\n{'Trials':>9} {'seconds':>9} {'peak MB':>9}   ({LADDER_STEPS} steps)")
+    for row in zip(found["trials"], found["seconds_by_trials"], found["megabytes_by_trials"], strict=True):
+        print("{:>9,} {:>9.3f} {:>9.0f}".format(*row))
+    print(f"\n{'Steps':>9} {'seconds':>9}   ({LADDER_TRIALS:,} trials)")
+    for row in zip(found["steps"], found["seconds_by_steps"], strict=True):
+        print("{:>9,} {:>9.3f}".format(*row))
+    for name in ("trials", "steps"):
+        overall, last = found[f"exponent_of_{name}"], found[f"exponent_of_{name}_last"]
+        print(f"Time grows as {name} to the power {overall:.2f} over the whole range, {last:.2f} at its end.")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="timed runs of each, after one to warm up")
+    parser.add_argument("--policies", action="store_true", help="also the speed of other policies")
+    parser.add_argument("--growth", action="store_true", help="also time and memory against trials, and time against steps")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers there")
+    parser.add_argument("--peak-memory", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.steps < ARMS or min(chosen.trials, chosen.repeats) < 1:
+        parser.error(f"allowed: --steps {ARMS} or more, --trials and --repeats 1 or more")
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    chosen = parse(arguments)
+    if chosen.peak_memory:
+        run_jaxbias(chosen.trials, chosen.steps)
+        print(peak_memory())
+        return
+    found: dict[str, Any] = {"machine": machine(), "trials": chosen.trials, "steps": chosen.steps}
+    print_machine(found["machine"])
+    rows = compare(implementations(), chosen.trials, chosen.steps, chosen.repeats)
+    found["comparison"] = comparison(rows, chosen.trials, chosen.steps)
+    print_comparison(found["comparison"], chosen.trials, chosen.steps)
+    if chosen.policies:
+        found["policies"] = policy_speeds(chosen.trials, chosen.steps, chosen.repeats)
+        print_policies(found["policies"])
+    if chosen.growth:
+        found["growth"] = growth(TRIAL_LADDER, STEP_LADDER, chosen.repeats)
+        print_growth(found["growth"])
+    print(f"\nLoad at the end: {os.getloadavg()[0]:.2f}")
+    if chosen.json:
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+        chosen.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

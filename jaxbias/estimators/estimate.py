@@ -1,0 +1,58 @@
+"""What every estimator returns."""
+
+import dataclasses
+from functools import partial
+from statistics import NormalDist
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("mean", "stderr", "lower", "upper", "converged", "diagnostics"),
+    meta_fields=("method",),
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Estimated means with their errors, (arms,) or (trials, arms).
+
+    Fields:
+        method: which estimator this is.
+        mean: the estimate of each arm's mean.
+        stderr: its standard error.
+        lower, upper: the interval, 95% unless another level was asked for.
+        converged: whether the figures of this arm are to be believed.
+        diagnostics: by name, what the method can say about how it went.
+    """
+
+    method: str
+    mean: Any
+    stderr: Any
+    lower: Any
+    upper: Any
+    converged: Any
+    diagnostics: dict[str, Any]
+
+
+def wald(
+    method: str,
+    mean: Float[Array, "*trials arms"],
+    stderr: Float[Array, "*trials arms"],
+    level: float,
+    converged: Any,
+    diagnostics: dict[str, Any],
+) -> Estimate:
+    """An estimate with the interval mean -/+ z stderr."""
+    half = NormalDist().inv_cdf((1 + level) / 2) * stderr
+    return Estimate(
+        method=method,
+        mean=mean,
+        stderr=stderr,
+        lower=mean - half,
+        upper=mean + half,
+        converged=jnp.asarray(converged),
+        diagnostics=diagnostics,
+    )

@@ -1,0 +1,72 @@
+"""The log-density of the rewards given the arms that were chosen (Theorem 2), up to its normaliser.
+
+    sum over steps of   family.log_prob(reward, mean of its arm)   +   policy.log_probs(state before the step)[arm]
+
+A forced pull has no second term. For a policy that looks at pulls and sums only, every state before a step is a running sum
+over one-hot arms, so the whole is a few array operations of size steps x arms; for any other policy it is a scan over its own
+`update`.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxbias.policies import ArmStatistics, Policy, keeps_statistics
+from jaxbias.rewards import Family, at_arm
+
+
+def log_density(
+    policy: Policy,
+    family: Family,
+    mean: Float[Array, " arms"],
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    forced: Bool[Array, " steps"],
+) -> Float[Array, ""]:
+    """The log-density of one trial's rewards given its arms, without the normaliser; differentiable in rewards and means."""
+    selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0])
+    return reward_log_prob(family, mean, arms, rewards) + jnp.sum(selection)
+
+
+def reward_log_prob(
+    family: Family, mean: Float[Array, " arms"], arms: Int[Array, " steps"], rewards: Float[Array, " steps"]
+) -> Float[Array, ""]:
+    """The log-density of the rewards had the arms been fixed in advance."""
+
+    def one(arm: Int[Array, ""], reward: Float[Array, ""]) -> Float[Array, ""]:
+        arm_family, arm_mean = at_arm((family, mean), arm, mean.shape[0])
+        return arm_family.log_prob(reward, arm_mean)
+
+    return jnp.sum(jax.vmap(one)(arms, rewards))
+
+
+def selection_log_probs(
+    policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int
+) -> Float[Array, " steps"]:
+    """The log-probability with which each arm was chosen; 0 where it was forced."""
+    if keeps_statistics(policy):
+        log_probs = jax.vmap(policy.log_probs)(statistics_before(arms, rewards, num_arms))
+    else:
+        log_probs = _replayed_log_probs(policy, arms, rewards, num_arms)
+    chosen = jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
+    return jnp.where(forced, 0, chosen)
+
+
+def statistics_before(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int) -> ArmStatistics:
+    """Pulls and sums before each step, (steps, arms): a running sum over one-hot arms."""
+    chosen = arms[:, None] == jnp.arange(num_arms, dtype=arms.dtype)[None]
+    given = jnp.where(chosen, rewards[:, None], 0)
+    pulls = jnp.cumsum(chosen, axis=0, dtype=jnp.int32) - chosen.astype(jnp.int32)
+    return ArmStatistics(pulls=pulls, total=jnp.cumsum(given, axis=0) - given)
+
+
+def _replayed_log_probs(
+    policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int
+) -> Float[Array, "steps arms"]:
+    def body(state: Any, step: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+        after = jax.tree.map(lambda new, old: jnp.asarray(new).astype(old.dtype), policy.update(state, *step), state)
+        return after, policy.log_probs(state)
+
+    return jax.lax.scan(body, jax.tree.map(jnp.asarray, policy.init(num_arms)), (arms, rewards))[1]

@@ -1,0 +1,81 @@
+"""Shape and type checks on every annotated function, strict promotion of dtypes and ranks, and the problems tests share."""
+
+import os
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "/tmp/jaxbias-test-cache")  # a second run compiles little
+
+from jaxtyping import install_import_hook
+
+install_import_hook("jaxbias", "beartype.beartype")
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import pytest
+
+import jaxbias as jb
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+POLICIES = {
+    "greedy": jb.Greedy(),
+    "greedy-first": jb.Greedy(ties="first"),
+    "greedy-noisy": jb.Greedy(tau=0.5),
+    "epsilon-greedy": jb.EpsilonGreedy(),
+    "epsilon-greedy-noisy": jb.EpsilonGreedy(tau=0.5),
+    "lil-ucb": jb.LilUCB(),
+    "lil-ucb-noisy": jb.LilUCB(tau=1.0),
+    "ucb1": jb.UCB1(),
+    "ucb1-noisy": jb.UCB1(tau=1.0),
+    "thompson": jb.Thompson(),
+    "thompson-noisy": jb.Thompson(tau=0.5),
+    "beta-thompson": jb.BetaThompson(),
+    "exp3": jb.Exp3(),
+    "uniform": jb.Uniform(),
+}
+
+
+@pytest.fixture(params=POLICIES)
+def policy(request):
+    return POLICIES[request.param]
+
+
+@pytest.fixture(params=[False, True], ids=["float32", "float64"])
+def x64(request):
+    with jax.enable_x64(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def unchecked():
+    """Without the checks of annotations, as users have it: what comes in wrong must be refused by the library itself."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+class Softmax:
+    """A policy of one's own: three functions, no base class, no registration, and a state that is not pulls and sums."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def init(self, num_arms):
+        return {"preference": jnp.zeros(num_arms), "baseline": jnp.zeros(())}
+
+    def log_probs(self, state):
+        return jax.nn.log_softmax(state["preference"])
+
+    def update(self, state, arm, reward):
+        chosen = jnp.arange(state["preference"].shape[0]) == arm
+        change = self.rate * (reward - state["baseline"]) * (chosen.astype(float) - jnp.exp(self.log_probs(state)))
+        return {
+            "preference": state["preference"] + change,
+            "baseline": 0.9 * state["baseline"] + 0.1 * reward,
+        }
+
+
+@pytest.fixture
+def own_policy():
+    return Softmax(rate=0.5)
