@@ -46,12 +46,18 @@ def selection_log_probs(
     policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int
 ) -> Float[Array, " steps"]:
     """The log-probability with which each arm was chosen; 0 where it was forced."""
-    if keeps_statistics(policy):
-        log_probs = jax.vmap(policy.log_probs)(statistics_before(arms, rewards, num_arms))
-    else:
-        log_probs = _replayed_log_probs(policy, arms, rewards, num_arms)
+    log_probs = choice_log_probs(policy, arms, rewards, num_arms)
     chosen = jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
     return jnp.where(forced, 0, chosen)
+
+
+def choice_log_probs(
+    policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int
+) -> Float[Array, "steps arms"]:
+    """The log-probability of every arm at every step, read off the policy before the step."""
+    if keeps_statistics(policy):
+        return jax.vmap(policy.log_probs)(statistics_before(arms, rewards, num_arms))
+    return _replayed_log_probs(policy, arms, rewards, num_arms)
 
 
 def statistics_before(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int) -> ArmStatistics:

@@ -68,7 +68,7 @@ class Softmax:
         return jax.nn.log_softmax(state["preference"])
 
     def update(self, state, arm, reward):
-        chosen = jnp.arange(state["preference"].shape[0]) == arm
+        chosen = jnp.arange(state["preference"].shape[0], dtype=arm.dtype) == arm
         change = self.rate * (reward - state["baseline"]) * (chosen.astype(float) - jnp.exp(self.log_probs(state)))
         return {
             "preference": state["preference"] + change,

@@ -1,0 +1,6 @@
+"""Estimators: one file each, one result type."""
+
+from jaxbias.estimators.conditional_mle import conditional_mle
+from jaxbias.estimators.estimate import Estimate
+
+__all__ = ["Estimate", "conditional_mle"]

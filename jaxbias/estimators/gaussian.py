@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias.layout import trials_minor
 from jaxbias.likelihood import statistics_before
 from jaxbias.policies import ArmStatistics, Policy
 
@@ -180,19 +181,25 @@ def conditional_moments(
     def body(carry: tuple[Array, Array, Gaussian], step: Any) -> tuple[tuple[Array, Array, Gaussian], None]:
         deviation, log_weight, exact = carry
         arm, forced, pulls, total, value, slope, curvature, push, pull, precision, noise = step
-        log_probs = jax.vmap(lambda change: policy.log_probs(ArmStatistics(pulls, total + change)), 1, 1)(deviation)
-        quadratic = value + slope @ deviation - jnp.sum(deviation * (curvature @ deviation), axis=0) / 2
-        log_weight = log_weight + jnp.where(forced, 0, log_probs[arm] - quadratic)
-        mirrored = jnp.concatenate([noise, -noise])
-        change = (push - pull @ deviation) / precision + mirrored * jax.lax.rsqrt(precision)
-        return (deviation.at[arm].add(change), log_weight, _advance(exact, arm, push, pull, precision)), None
+        at = trials_minor(total[None] + deviation)
+        log_probs = jax.vmap(lambda total: policy.log_probs(ArmStatistics(pulls, total)))(at)
+        quadratic = value + _dot(deviation, slope) - _dot(deviation, deviation @ curvature) / 2
+        log_weight = log_weight + jnp.where(forced, 0, log_probs[:, arm] - quadratic)
+        change = (push - _dot(deviation, pull)) / precision + jnp.concatenate([noise, -noise]) * jax.lax.rsqrt(precision)
+        chosen = (jnp.arange(num_arms, dtype=arm.dtype) == arm)[None]
+        deviation = trials_minor(deviation + jnp.where(chosen, change[:, None], 0))
+        return (deviation, log_weight, _advance(exact, arm, push, pull, precision)), None
 
     exact = Gaussian(mean=jnp.zeros(num_arms, path.dtype), covariance=jnp.zeros((num_arms, num_arms), path.dtype))
-    start = (jnp.zeros((num_arms, 2 * pairs), path.dtype), jnp.zeros(2 * pairs, path.dtype), exact)
+    start = (trials_minor(jnp.zeros((2 * pairs, num_arms), path.dtype)), jnp.zeros(2 * pairs, path.dtype), exact)
     steps = (log.arms, log.forced, log.pulls, total, *around, smoother.push, smoother.pull, smoother.precision, noise)
     (deviation, log_weight, exact), _ = jax.lax.scan(body, start, steps)
     reference = jnp.zeros(num_arms, path.dtype).at[log.arms].add(path - log.rewards)
-    return _weighted(smoother, exact, deviation, log_weight, reference)
+    return _weighted(smoother, exact, deviation.T, log_weight, reference)
+
+
+def _dot(left: Float[Array, "paths arms"], right: Array) -> Float[Array, " paths"]:
+    return jnp.sum(left * (right if right.ndim == 2 else right[None]), axis=1)
 
 
 def _advance(exact: Gaussian, arm: Array, push: Array, pull: Array, precision: Array) -> Gaussian:

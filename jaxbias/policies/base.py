@@ -85,8 +85,8 @@ def check_policy(policy: Any, num_arms: int) -> None:
     if missing:
         raise ValueError(f"policy is {policy!r}, without {', '.join(missing)}; allowed: init, log_probs and update")
     check_settings(policy, "policy")
-    for name, value in vars(policy).items() if dataclasses.is_dataclass(policy) else ():
-        if getattr(value, "shape", ()) not in ((), (num_arms,)):
+    for name, value in getattr(policy, "__dict__", {}).items():
+        if name in _settings_of(policy) and getattr(value, "shape", ()) not in ((), (num_arms,)):
             raise ValueError(f"policy.{name} has shape {value.shape}; allowed: one number, or one for each of {num_arms} arms")
     state = jax.eval_shape(lambda: policy.init(num_arms))
     log_probs = jax.eval_shape(policy.log_probs, state)
@@ -97,6 +97,10 @@ def check_policy(policy: Any, num_arms: int) -> None:
     after = jax.eval_shape(policy.update, state, arm, reward)
     if _shapes(after) != _shapes(state):
         raise ValueError(f"policy.update returns {_shapes(after)}; allowed: the shapes of init, {_shapes(state)}")
+
+
+def _settings_of(policy: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(policy)} if dataclasses.is_dataclass(policy) else set()
 
 
 def _shapes(tree: Any) -> Any:

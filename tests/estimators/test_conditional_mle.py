@@ -1,0 +1,144 @@
+"""The converged cMLE: its bias, its error and its intervals on the paper's settings, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxbias as jb
+
+TWO, FIVE = [1.0, 0.75], [1.0, 0.75, 0.5, 0.38, 0.25]
+
+# Original bias and MSE, then percent left by the converged cMLE, as measured independently with 1,000 to 2,000 trials.
+CELLS = [
+    (8, TWO, jb.LilUCB(tau=1.0), -0.258, 0.559, 5, 98),
+    (8, TWO, jb.EpsilonGreedy(tau=1.0), -0.243, 0.502, -7, 83),
+    (8, TWO, jb.Greedy(tau=1.0), -0.288, 0.569, -8, 77),
+    (16, TWO, jb.LilUCB(tau=1.0), -0.290, 0.507, -1, 38),
+    (16, TWO, jb.EpsilonGreedy(tau=1.0), -0.243, 0.382, 0, 55),
+    (16, TWO, jb.Greedy(tau=1.0), -0.334, 0.526, 0, 45),
+    (20, FIVE, jb.LilUCB(tau=1.0), -0.319, 0.571, -6, 124),
+    (20, FIVE, jb.EpsilonGreedy(tau=1.0), -0.295, 0.502, -6, 110),
+    (20, FIVE, jb.Greedy(tau=1.0), -0.346, 0.572, -6, 104),
+    (40, FIVE, jb.LilUCB(tau=1.0), -0.345, 0.531, -5, 67),
+    (40, FIVE, jb.EpsilonGreedy(tau=1.0), -0.282, 0.405, 1, 69),
+    (40, FIVE, jb.Greedy(tau=1.0), -0.377, 0.551, -5, 59),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_steps", "mean", "policy", "bias", "mse", "bias_left", "mse_left"), CELLS)
+def test_tables_two_and_three(num_steps, mean, policy, bias, mse, bias_left, mse_left):
+    """Percent of the original bias within 4 combined standard errors, and the Wald intervals cover what they say."""
+    history = jb.simulate(jax.random.key(7), policy, jb.Normal(), mean, num_steps, 1000)
+    found = jb.conditional_mle(jax.random.key(1), history, policy, jb.Normal(), num_paths=256)
+    believed = np.asarray(found.converged).all(axis=1)
+    assert believed.mean() > 0.95
+    error = np.asarray(found.mean, np.float64) - mean
+    left, stderr = 100 * error.mean() / bias, 100 * error.mean(axis=1).std() / np.sqrt(1000) / abs(bias)
+    assert abs(left - bias_left) < 4 * np.hypot(stderr, stderr)
+    squares = 100 * (error**2).mean(axis=1) / mse
+    assert abs(squares.mean() - mse_left) < 4 * np.sqrt(2) * squares.std() / np.sqrt(1000)
+    inside = (np.asarray(found.lower) <= mean) & (np.asarray(found.upper) >= mean)
+    assert 0.935 <= inside.mean() <= 0.965
+
+
+def test_one_log_is_the_batch_of_one():
+    policy, family = jb.Greedy(tau=1.0), jb.Normal()
+    batch = jb.simulate(jax.random.key(0), policy, family, TWO, 10, 3)
+    one = jax.tree.map(lambda leaf: leaf[0], batch)
+    many, single = (jb.conditional_mle(jax.random.key(1), h, policy, family, num_paths=64) for h in (batch, one))
+    np.testing.assert_allclose(single.mean, many.mean[0], rtol=1e-4)
+    assert single.mean.shape == (2,)
+    assert many.lower.shape == (3, 2)
+
+
+def test_without_adaptivity_it_is_the_sample_mean(x64):
+    history = jb.simulate(jax.random.key(0), jb.Uniform(), jb.Normal(sigma=2.0), FIVE, 40, 4)
+    found = jb.conditional_mle(jax.random.key(1), history, jb.Uniform(), jb.Normal(sigma=2.0), num_paths=64)
+    np.testing.assert_allclose(found.mean, history.statistics.mean, atol=1e-4)
+    np.testing.assert_allclose(found.stderr, 2 / np.sqrt(history.statistics.pulls), rtol=1e-4)
+    assert found.converged.all()
+    assert found.mean.dtype == jnp.result_type(float)
+
+
+def test_the_score_is_zero_at_the_estimate():
+    """At the estimate, other random numbers must find the expected sums where the observed ones are."""
+    from jaxbias.estimators.gaussian import conditional_moments, make_log, most_likely_path
+
+    policy, family = jb.LilUCB(tau=1.0), jb.Normal()
+    history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.75, 0.5], 20)
+    found = jb.conditional_mle(jax.random.key(1), history, policy, family, num_paths=8192)
+    log = make_log(history.arms, history.rewards, history.forced, 3)
+    sigma = jnp.ones(3)
+
+    @jax.jit
+    def moments(mean):
+        path = most_likely_path(policy, log, mean, sigma, history.rewards, 8)
+        return conditional_moments(policy, log, mean, sigma, path, jax.random.normal(jax.random.key(9), (20, 20_000)))
+
+    at = moments(found.mean)
+    off = np.asarray(at.total) / np.sqrt(np.diag(at.covariance))
+    assert np.abs(off).max() < 0.02  # of the spread of the sums: the estimate is off by 2% of its standard error at most
+
+
+def test_new_values_do_not_recompile():
+    from jaxbias.estimators.conditional_mle import _fit
+
+    def run(seed, tau, sigma):
+        policy, family = jb.Greedy(tau=tau), jb.Normal(sigma=sigma)
+        history = jb.simulate(jax.random.key(seed), policy, family, TWO, 9, 2)
+        jb.conditional_mle(jax.random.key(seed), history, policy, family, num_paths=32)
+
+    run(0, 1.0, 1.0)
+    before = _fit.cache_size()
+    run(1, 2.0, 0.5)
+    assert _fit.cache_size() == before
+
+
+def test_few_paths_are_not_believed():
+    history = jb.simulate(jax.random.key(0), jb.Greedy(tau=1.0), jb.Normal(), TWO, 10)
+    found = jb.conditional_mle(jax.random.key(1), history, jb.Greedy(tau=1.0), jb.Normal(), num_paths=16)
+    assert not found.converged.any()
+
+
+def bad(history=None, policy=None, family=None, **options):
+    arms, rewards = jnp.array([0, 1, 0, 1]), jnp.array([0.5, 0.2, 0.1, 0.4])
+    history = jb.History(arms=arms, rewards=rewards, num_arms=2) if history is None else history(arms, rewards)
+    return jb.conditional_mle(jax.random.key(0), history, policy or jb.Greedy(tau=1.0), family or jb.Normal(), **options)
+
+
+BAD = [
+    (dict(policy=jb.LilUCB()), "whose choices are not random; conditional_mle needs randomised choices .tau > 0.: mean_matching"),
+    (dict(policy=jb.Exp3()), "policy is Exp3; allowed: one whose state is pulls and sums"),
+    (dict(family=jb.Bernoulli()), "family is Bernoulli.*; allowed: Normal"),
+    (dict(solver="adam"), "solver is 'adam'; allowed: 'newton'"),
+    (dict(level=1.0), "level is 1.0; allowed: a number above 0 and below 1"),
+    (dict(num_paths=1), "num_paths is 1; allowed: 2 or more"),
+    (dict(history=lambda a, r: jb.History(arms=a, rewards=r.at[2].set(jnp.nan), num_arms=2)), "history.rewards is nan at step 2"),
+    (
+        dict(history=lambda a, r: jb.History(arms=a.at[3].set(5), rewards=r, num_arms=2)),
+        "history.arms is 5 at step 3; allowed: 0 to 1",
+    ),
+    (dict(history=lambda a, r: jb.History(arms=a, rewards=r, num_arms=3)), "arm 2 was never pulled in trial 0"),
+    (
+        dict(history=lambda a, r: jb.History(arms=a, rewards=r[:3], num_arms=2)),
+        r"arms of shape \(4,\) and rewards of shape \(3,\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_input_is_named(change, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        bad(**change)
+
+
+def test_an_arm_with_probability_zero_is_named():
+    class Never(jb.StatisticsPolicy):
+        def log_probs(self, state):
+            return jnp.log(jnp.array([0.6, 0.4, 0.0]))
+
+    history = jb.History(arms=jnp.array([0, 1, 2, 0, 2]), rewards=jnp.ones(5), num_arms=3)
+    with pytest.raises(ValueError, match=r"history.arms is 2 at step 4, which the policy gives probability zero"):
+        jb.conditional_mle(jax.random.key(0), history, Never(), jb.Normal())
