@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jaxbias.bias import measure_bias as measure_bias
     from jaxbias.conditions import check_exploit as check_exploit
     from jaxbias.conditions import check_iio as check_iio
+    from jaxbias.estimators import ContrastiveDivergence as ContrastiveDivergence
     from jaxbias.estimators import Estimate as Estimate
     from jaxbias.estimators import conditional_mle as conditional_mle
     from jaxbias.exact import exact_bias as exact_bias
@@ -40,7 +41,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "bias": ("BiasSummary", "measure_bias"),
     "conditions": ("check_exploit", "check_iio"),
-    "estimators": ("Estimate", "conditional_mle"),
+    "estimators": ("ContrastiveDivergence", "Estimate", "conditional_mle"),
     "exact": ("exact_bias", "exact_distribution"),
     "history": ("History",),
     "policies": (

@@ -33,7 +33,7 @@ def found(benchmark, tmp_path_factory):
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", ["NumPy", "numba", "C"])
+@pytest.mark.parametrize("name", ["NumPy", "tuned NumPy", "numba", "C"])
 def test_baselines_agree_with_jaxbias(benchmark, found, name):
     rows = {row["name"]: row for row in found["comparison"]}
     if name == "numba" and benchmark.numba is None:

@@ -6,17 +6,18 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
+from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, wald
-from jaxbias.estimators.gaussian import make_log
-from jaxbias.estimators.newton import NewtonFit, newton
+from jaxbias.estimators.gaussian import Log, make_log
+from jaxbias.estimators.newton import NewtonFit, covariance_at, newton
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy, check_policy, keeps_statistics
 from jaxbias.rewards import Family, Normal, check_family
-from jaxbias.settings import as_float, is_concrete
+from jaxbias.settings import as_float, check_settings, is_concrete
 
 FEW = 32  # pairs of paths while the search is far from the maximum
 PATHS_AT_ONCE = 2**15  # trials x paths in memory together: the arrays of a step then stay in the cache
@@ -28,11 +29,12 @@ def conditional_mle(
     history: History,
     policy: Policy,
     family: Family,
-    solver: Literal["newton"] = "newton",
+    solver: Literal["newton", "contrastive_divergence"] = "newton",
     *,
     level: float = 0.95,
     num_paths: int = 1024,
     max_rounds: int = 30,
+    settings: ContrastiveDivergence | None = None,
 ) -> Estimate:
     """The means that maximise the likelihood of the rewards given the arms, with standard errors from its information.
 
@@ -41,14 +43,16 @@ def conditional_mle(
         history: one trial or a batch of them.
         policy: how the arms were chosen; its choices must have been random (tau > 0, or random by nature).
         family: what the rewards are: `Normal` with its sigma.
-        solver: "newton", the maximum itself.
+        solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
         level: of the intervals.
         num_paths: paths drawn at each mean vector; the Monte Carlo error falls with their square root.
         max_rounds: Newton steps at most.
+        settings: of contrastive divergence; by default the paper's, with which it stops short of the maximum.
 
     Returns:
-        An `Estimate`. Its diagnostics: `monte_carlo_error` of each mean, `effective_paths`, `rounds`, `last_step`,
-        `log_normaliser`, the log-probability of the arms at the estimate.
+        An `Estimate`. Diagnostics of "newton": `monte_carlo_error` of each mean, `effective_paths`, `rounds`, `last_step`, and
+        `log_normaliser`, the log-probability of the arms at the estimate. Of "contrastive_divergence": `drift` of the iterates
+        over the tail, `acceptance`, `divergences`, `nan_energies`, and the `path` of the iterates where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
@@ -58,28 +62,67 @@ def conditional_mle(
     ((2,), True)
     """
     history = _prepare(history, policy, family, solver, level, num_paths)
-    sigma = jnp.broadcast_to(jnp.asarray(family.sigma, history.rewards.dtype), (history.num_arms,))  # pyright: ignore
+    if settings is not None:
+        check_settings(settings, "settings")
     single = history.arms.ndim == 1
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
-    fit = _fit(policy, sigma, keys, batch, num_pairs=(num_paths + 1) // 2, max_rounds=max_rounds)
-    return _estimate(jax.tree.map(lambda leaf: leaf[0], fit) if single else fit, level)
+    pairs = (num_paths + 1) // 2
+    if solver == "newton":
+        fit = _newton_batch(policy, family, keys, batch, num_pairs=pairs, max_rounds=max_rounds)
+        estimate = _from_newton(fit, level)
+    else:
+        settings = settings or ContrastiveDivergence()
+        fit, covariance = _divergence_batch(policy, family, keys, batch, settings, num_pairs=pairs)
+        estimate = _from_divergence(fit, covariance, level)
+    return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
 
 
 @partial(compiled, static=("num_pairs", "max_rounds"))
-def _fit(policy: Policy, sigma: jax.Array, keys: Any, history: History, num_pairs: int, max_rounds: int) -> NewtonFit:
-    def one(trial: tuple[Any, jax.Array, jax.Array, jax.Array]) -> NewtonFit:
-        key, arms, rewards, forced = trial
-        log = make_log(arms, rewards, forced, history.num_arms)
-        start = History(arms=arms, rewards=rewards, num_arms=history.num_arms).statistics.mean
-        return newton(key, policy, sigma, log, start, min(FEW, num_pairs), num_pairs, max_rounds)
+def _newton_batch(policy: Policy, family: Any, keys: Any, history: History, num_pairs: int, max_rounds: int) -> NewtonFit:
+    def one(trial: tuple[Any, History]) -> NewtonFit:
+        key, trial_history = trial
+        few = min(FEW, num_pairs)
+        start = trial_history.statistics.mean
+        return newton(key, policy, _sigma(family, history), _log(trial_history), start, few, num_pairs, max_rounds)
 
-    trials = (keys, history.arms, history.rewards, history.forced_steps)
+    return _by_trial(one, keys, history, num_pairs)
+
+
+@partial(compiled, static=("num_pairs",))
+def _divergence_batch(
+    policy: Policy, family: Any, keys: Any, history: History, settings: ContrastiveDivergence, num_pairs: int
+) -> tuple[Fit, Array]:
+    def one(trial: tuple[Any, History]) -> tuple[Fit, Array]:
+        (fit_key, path_key), (arms, rewards, forced) = jax.random.split(trial[0]), _log(trial[1])[:3]
+        fit = contrastive_divergence(fit_key, policy, family, arms, rewards, forced, history.num_arms, settings)
+        return fit, covariance_at(path_key, policy, _sigma(family, history), _log(trial[1]), fit.mean, num_pairs)
+
+    return _by_trial(one, keys, history, num_pairs)
+
+
+def _by_trial(one: Any, keys: Any, history: History, num_pairs: int) -> Any:
     at_once = max(1, min(PATHS_AT_ONCE // (2 * num_pairs), history.arms.shape[0]))
-    return jax.lax.map(one, trials, batch_size=at_once)
+    return jax.lax.map(one, (keys, history), batch_size=at_once)
 
 
-def _estimate(fit: NewtonFit, level: float) -> Estimate:
+def _sigma(family: Any, history: History) -> Float[Array, " arms"]:
+    return jnp.broadcast_to(jnp.asarray(family.sigma, history.rewards.dtype), (history.num_arms,))
+
+
+def _log(history: History) -> Log:
+    return make_log(history.arms, history.rewards, history.forced_steps, history.num_arms)
+
+
+def _from_divergence(fit: Fit, covariance: Array, level: float) -> Estimate:
+    """Standard errors from the information at the estimate; an arm has converged where its iterates have stopped drifting."""
+    stderr = jnp.sqrt(jnp.diagonal(covariance, axis1=-2, axis2=-1))
+    diagnostics = {name: value for name, value in fit._asdict().items() if name != "mean" and value is not None}
+    converged = (jnp.abs(fit.drift) < 0.25 * stderr) & jnp.isfinite(fit.mean) & jnp.isfinite(stderr)
+    return wald("conditional_mle", fit.mean, stderr, level, converged, diagnostics)
+
+
+def _from_newton(fit: NewtonFit, level: float) -> Estimate:
     """An arm has converged where its last step is lost in its standard error and enough paths are left by the weights."""
     stderr = jnp.sqrt(jnp.diagonal(fit.covariance, axis1=-2, axis2=-1))
     small = jnp.abs(fit.step) < jnp.maximum(0.01 * stderr, fit.monte_carlo_error)
@@ -101,8 +144,8 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
     arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         raise ValueError(f"history has arms of shape {arms.shape} and rewards of shape {rewards.shape}; allowed: both (steps,)")
-    if solver != "newton":
-        raise ValueError(f"solver is {solver!r}; allowed: 'newton'")
+    if solver not in ("newton", "contrastive_divergence"):
+        raise ValueError(f"solver is {solver!r}; allowed: 'newton' or 'contrastive_divergence'")
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; allowed: a number above 0 and below 1")
     if num_paths < 2:

@@ -65,6 +65,17 @@ def newton(
     return last.fit._replace(rounds=first.fit.rounds + last.fit.rounds)
 
 
+def covariance_at(
+    key: PRNGKeyArray, policy: Policy, sigma: Float[Array, " arms"], log: Log, mean: Float[Array, " arms"], pairs: int
+) -> Float[Array, "arms arms"]:
+    """The inverse of the conditional information at given means, for an estimate that was found otherwise."""
+    path = most_likely_path(policy, log, mean, sigma, log.rewards, FIRST_ROUNDS)
+    noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+    by_variance = 1 / jnp.square(sigma)
+    covariance = conditional_moments(policy, log, mean, sigma, path, noise).covariance
+    return jnp.linalg.inv(covariance * by_variance[:, None] * by_variance[None])
+
+
 def _climb(policy: Policy, sigma: Array, log: Log, start: Array, path: Array, noise: Array, max_rounds: int) -> _Search:
     def going(search: _Search) -> Array:
         close_enough = jnp.maximum(0.1 * search.fit.monte_carlo_error, SMALL * jnp.sqrt(jnp.diag(search.fit.covariance)))

@@ -55,7 +55,7 @@ def test_one_log_is_the_batch_of_one():
 
 def test_without_adaptivity_it_is_the_sample_mean(x64):
     history = jb.simulate(jax.random.key(0), jb.Uniform(), jb.Normal(sigma=2.0), FIVE, 40, 4)
-    found = jb.conditional_mle(jax.random.key(1), history, jb.Uniform(), jb.Normal(sigma=2.0), num_paths=64)
+    found = jb.conditional_mle(jax.random.key(1), history, jb.Uniform(), jb.Normal(sigma=2.0), num_paths=256)
     np.testing.assert_allclose(found.mean, history.statistics.mean, atol=1e-4)
     np.testing.assert_allclose(found.stderr, 2 / np.sqrt(history.statistics.pulls), rtol=1e-4)
     assert found.converged.all()
@@ -83,7 +83,7 @@ def test_the_score_is_zero_at_the_estimate():
 
 
 def test_new_values_do_not_recompile():
-    from jaxbias.estimators.conditional_mle import _fit
+    from jaxbias.estimators.conditional_mle import _newton_batch
 
     def run(seed, tau, sigma):
         policy, family = jb.Greedy(tau=tau), jb.Normal(sigma=sigma)
@@ -91,9 +91,22 @@ def test_new_values_do_not_recompile():
         jb.conditional_mle(jax.random.key(seed), history, policy, family, num_paths=32)
 
     run(0, 1.0, 1.0)
-    before = _fit.cache_size()
+    before = _newton_batch.cache_size()
     run(1, 2.0, 0.5)
-    assert _fit.cache_size() == before
+    assert _newton_batch.cache_size() == before
+
+
+def test_the_papers_algorithm_stops_short_of_the_maximum():
+    """200 logs, T = 16: less bias than the noisy mean; most of the way from it to the maximum."""
+    policy, family = jb.Greedy(tau=1.0), jb.Normal()
+    history = jb.simulate(jax.random.key(5), policy, family, TWO, 16, 200)
+    paper = jb.conditional_mle(jax.random.key(1), history, policy, family, "contrastive_divergence", num_paths=64)
+    best = jb.conditional_mle(jax.random.key(1), history, policy, family, num_paths=256)
+    start = history.statistics.mean
+    share = np.asarray(paper.mean - start).mean() / np.asarray(best.mean - start).mean()
+    assert 0.5 < share < 1.1
+    assert paper.converged.mean() > 0.8
+    assert set(paper.diagnostics) == {"drift", "acceptance", "step_size", "divergences", "nan_energies"}
 
 
 def test_few_paths_are_not_believed():
@@ -112,7 +125,7 @@ BAD = [
     (dict(policy=jb.LilUCB()), "whose choices are not random; conditional_mle needs randomised choices .tau > 0.: mean_matching"),
     (dict(policy=jb.Exp3()), "policy is Exp3; allowed: one whose state is pulls and sums"),
     (dict(family=jb.Bernoulli()), "family is Bernoulli.*; allowed: Normal"),
-    (dict(solver="adam"), "solver is 'adam'; allowed: 'newton'"),
+    (dict(solver="adam"), "solver is 'adam'; allowed: 'newton' or 'contrastive_divergence'"),
     (dict(level=1.0), "level is 1.0; allowed: a number above 0 and below 1"),
     (dict(num_paths=1), "num_paths is 1; allowed: 2 or more"),
     (dict(history=lambda a, r: jb.History(arms=a, rewards=r.at[2].set(jnp.nan), num_arms=2)), "history.rewards is nan at step 2"),
