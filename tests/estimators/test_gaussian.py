@@ -42,7 +42,10 @@ def brute_force(policy, arms, forced, mean, sigma, nodes=10):
 @pytest.mark.parametrize("num_arms", LOGS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_moments_given_the_arms(name, num_arms, x64):
-    """To 1e-3 with 400,000 paths; three arms of Thompson sampling, whose integral costs more, to 2.5e-3 with 80,000."""
+    """With 400,000 paths the normaliser to 1e-3, the sums to that and 4 standard errors, the covariance to 4e-3.
+
+    Three arms of Thompson sampling, whose integral costs more: 80,000 paths and 2.5 times these.
+    """
     pairs, close = (40_000, 2.5e-3) if name == "thompson" and num_arms == 3 else (200_000, 1e-3)
     policy, arms = POLICIES[name], np.array(LOGS[num_arms])
     forced = np.arange(len(arms)) < num_arms
