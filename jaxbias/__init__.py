@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jaxbias.bias import measure_bias as measure_bias
     from jaxbias.conditions import check_exploit as check_exploit
     from jaxbias.conditions import check_iio as check_iio
+    from jaxbias.estimators import STATUS as STATUS
     from jaxbias.estimators import ContrastiveDivergence as ContrastiveDivergence
     from jaxbias.estimators import Estimate as Estimate
     from jaxbias.estimators import conditional_mle as conditional_mle
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from jaxbias.rewards import Bernoulli as Bernoulli
     from jaxbias.rewards import Family as Family
     from jaxbias.rewards import Normal as Normal
+    from jaxbias.sampling import Sampler as Sampler
     from jaxbias.simulate import simulate as simulate
 
 __version__ = "0.1.0"
@@ -41,7 +43,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "bias": ("BiasSummary", "measure_bias"),
     "conditions": ("check_exploit", "check_iio"),
-    "estimators": ("ContrastiveDivergence", "Estimate", "conditional_mle"),
+    "estimators": ("STATUS", "ContrastiveDivergence", "Estimate", "conditional_mle"),
     "exact": ("exact_bias", "exact_distribution"),
     "history": ("History",),
     "policies": (
@@ -59,6 +61,7 @@ _ROOMS = {
         "Uniform",
     ),
     "rewards": ("Bernoulli", "Family", "Normal"),
+    "sampling": ("Sampler",),
     "simulate": ("simulate",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -13,7 +13,7 @@ from jaxbias.policies import ArmStatistics
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("arms", "rewards", "forced", "held_out"),
+    data_fields=("arms", "rewards", "forced", "held_out", "draws"),
     meta_fields=("num_arms",),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class History:
         num_arms: how many arms there were, pulled or not.
         forced: True where the arm was not chosen by the policy; without it, the first pull of each arm.
         held_out: a second reward of the same arm that the policy did not see, where one was drawn.
+        draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
 
     >>> import jax.numpy as jnp
     >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
@@ -38,6 +39,7 @@ class History:
     num_arms: int
     forced: Any = None
     held_out: Any = None
+    draws: Any = None
 
     @property
     def num_steps(self) -> int:

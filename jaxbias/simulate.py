@@ -57,6 +57,17 @@ class Outcome(NamedTuple):
     arm: Int[Array, "*trials"]
     reward: Float[Array, "*trials"]
     held_out: Float[Array, "*trials"] | None
+    draws: Float[Array, "*trials arms"] | None
+
+
+class Extras(NamedTuple):
+    """What to record beside arms and rewards."""
+
+    held_out: bool = False
+    draws: bool = False
+
+
+NOTHING_ELSE = Extras()
 
 
 def simulate(
@@ -68,6 +79,7 @@ def simulate(
     num_trials: int | None = None,
     *,
     held_out: bool = False,
+    keep_draws: bool = False,
     chunk_size: int | None = None,
     progress: bool = True,
 ) -> History:
@@ -81,6 +93,7 @@ def simulate(
         num_steps: pulls per trial, the first pull of each arm included.
         num_trials: how many independent trials; without it, one, and the history has no trials axis.
         held_out: also draw a second, independent reward at every step, which the policy does not see.
+        keep_draws: also record what Thompson sampling drew for every arm at every step (0 where the pull was forced).
         chunk_size: trials simulated at once; it changes the memory needed and not one bit of the result.
         progress: show a progress bar when it takes more than a few seconds.
 
@@ -93,33 +106,37 @@ def simulate(
     ((5,), [0, 1])
     """
     root, problem = prepare(key, policy, family, mean, num_steps, num_trials)
-    trials = 1 if num_trials is None else num_trials
-    chunk = split_into_chunks(trials, chunk_size, LANES, CHUNK_ELEMENTS // num_steps)
-    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, held_out=held_out)
+    if keep_draws and not hasattr(policy, "draw"):
+        raise ValueError(f"keep_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
+    trials, num_arms = 1 if num_trials is None else num_trials, problem.mean.shape[0]
+    size_of_step = 1 + num_arms if keep_draws else 1
+    chunk = split_into_chunks(trials, chunk_size, LANES, CHUNK_ELEMENTS // (num_steps * size_of_step))
+    extras = Extras(held_out=held_out, draws=keep_draws)
+    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, extras=extras)
     outcomes = [run(problem, root, first) for first in chunk.starts(progress)]
-    arms, rewards, second = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *outcomes)
+    kept = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *outcomes)
     if num_trials is None:
-        arms, rewards, second = jax.tree.map(lambda leaf: leaf[0], (arms, rewards, second))
-    forced = jnp.broadcast_to(jnp.arange(num_steps) < problem.mean.shape[0], arms.shape)
-    return History(arms=arms, rewards=rewards, num_arms=problem.mean.shape[0], forced=forced, held_out=second)
+        kept = jax.tree.map(lambda leaf: leaf[0], kept)
+    forced = jnp.broadcast_to(jnp.arange(num_steps) < num_arms, kept.arm.shape)
+    return History(arms=kept.arm, rewards=kept.reward, num_arms=num_arms, forced=forced, held_out=kept.held_out, draws=kept.draws)
 
 
-@partial(compiled, static=("num_steps", "size", "held_out"))
+@partial(compiled, static=("num_steps", "size", "extras"))
 def _simulate_chunk(
-    problem: Problem, root: UInt[Array, "2"], first: UInt[Array, ""], num_steps: int, size: int, held_out: bool
+    problem: Problem, root: UInt[Array, "2"], first: UInt[Array, ""], num_steps: int, size: int, extras: Extras
 ) -> Outcome:
     def keep(_: Progress, outcome: Outcome) -> Outcome:
         return outcome
 
     problem = problem.for_steps(num_steps)
     words = trial_words(root, first, size)
-    start, opening = open_trials(problem, words, keep, held_out)
-    _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, held_out)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts).T, opening, rest)
+    start, opening = open_trials(problem, words, keep, extras)
+    _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, extras)
+    return jax.tree.map(lambda *parts: jnp.moveaxis(jnp.concatenate(parts), 0, 1), opening, rest)
 
 
 def open_trials(
-    problem: Problem, words: jax.Array, emit: Callable[[Progress, Outcome], Any], held_out: bool = False
+    problem: Problem, words: jax.Array, emit: Callable[[Progress, Outcome], Any], extras: Extras = NOTHING_ELSE
 ) -> tuple[Progress, Any]:
     """Every arm pulled once, in order, in every trial. `emit` says what to keep of each step."""
     num_arms, size = problem.mean.shape[0], words.shape[-1]
@@ -129,7 +146,7 @@ def open_trials(
         lambda leaf: trials_minor(jnp.broadcast_to(leaf, (size, *leaf.shape))),
         jax.tree.map(jnp.asarray, Progress(state=state, statistics=statistics)),
     )
-    step = partial(_step, problem, held_out, forced=True)
+    step = partial(_step, problem, extras, forced=True)
     return _scan(step, words, start, jnp.arange(num_arms), emit)
 
 
@@ -140,10 +157,10 @@ def continue_trials(
     first_step: int,
     num_steps: int,
     emit: Callable[[Progress, Outcome], Any],
-    held_out: bool = False,
+    extras: Extras = NOTHING_ELSE,
 ) -> tuple[Progress, Any]:
     """The steps from `first_step` to `num_steps`, each chosen by the policy."""
-    step = partial(_step, problem, held_out, forced=False)
+    step = partial(_step, problem, extras, forced=False)
     return _scan(step, words, progress, jnp.arange(first_step, num_steps), emit)
 
 
@@ -165,20 +182,29 @@ def _scan(
 
 
 def _step(
-    problem: Problem, held_out: bool, words: jax.Array, progress: Progress, number: jax.Array, forced: bool
+    problem: Problem, extras: Extras, words: jax.Array, progress: Progress, number: jax.Array, forced: bool
 ) -> tuple[Progress, Outcome]:
     """One step of one trial."""
     policy, family, mean = problem
     choice, reward_key, held_out_key = (step_key(words, number * PURPOSES + purpose) for purpose in range(PURPOSES))
-    arm = number if forced else sample_arm(choice, policy, progress.state)
+    arm, draws = (number, None) if forced else _choose(choice, policy, progress.state, extras.draws)
+    if forced and extras.draws:
+        draws = jnp.zeros_like(mean)
     family, mean = at_arm((family, mean), arm, mean.shape[0])
     reward = family.sample(reward_key, mean)
-    second = family.sample(held_out_key, mean) if held_out else None
+    second = family.sample(held_out_key, mean) if extras.held_out else None
     # Without the barrier XLA draws the random numbers anew for each of the arrays that use them.
     arm, reward = settle((arm.astype(jnp.int32), reward))
     state = jax.tree.map(_as_before, policy.update(progress.state, arm, reward), progress.state)
     statistics = progress.statistics and StatisticsPolicy().update(progress.statistics, arm, reward)
-    return Progress(state=state, statistics=statistics), Outcome(arm=arm, reward=reward, held_out=second)
+    return Progress(state=state, statistics=statistics), Outcome(arm=arm, reward=reward, held_out=second, draws=draws)
+
+
+def _choose(key: Any, policy: Any, state: Any, with_draws: bool) -> tuple[jax.Array, jax.Array | None]:
+    if not with_draws:
+        return sample_arm(key, policy, state), None
+    draws = policy.draw(key, state)
+    return policy.choose(key, state, draws), draws
 
 
 def _as_before(new: Any, old: jax.Array) -> jax.Array:

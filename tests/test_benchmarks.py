@@ -1,22 +1,24 @@
-"""The benchmark runs, and everything in it simulates the same thing."""
+"""The benchmarks run, and everything in them simulates or estimates the same thing."""
 
 import importlib.util
 import json
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "simulate.py"
+from jaxbias.likelihood import log_density
+
+SCRIPTS = Path(__file__).parent.parent / "benchmarks"
 TRIALS, STEPS = 20_000, 30
 
 pytestmark = pytest.mark.xdist_group("benchmarks")  # one worker, so that what takes long to set up is set up once
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location("benchmarks_simulate", SCRIPT)
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", SCRIPTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,6 +26,19 @@ def benchmark():
     spec.loader.exec_module(module)
     yield module
     del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    yield from load("simulate")
+
+
+@pytest.fixture(scope="module")
+def cmle():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)  # where a script finds the others
+        yield from load("cmle")
+    sys.modules.pop("simulate", None)
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +109,73 @@ def test_distance_counts_in_combined_standard_errors(benchmark):
 def test_sizes_that_are_not_allowed(benchmark):
     with pytest.raises(SystemExit):
         benchmark.main(["--steps=2"])
+
+
+@pytest.fixture(scope="module")
+def log(cmle):
+    """One log as NumPy has it: arms and rewards."""
+    history = cmle.simulated(1, 40)
+    return np.asarray(history.arms)[0], np.asarray(history.rewards)[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numpy_log_density_is_that_of_jaxbias_but_for_a_constant(cmle, log, dtype):
+    arms, rewards = log
+    random = np.random.default_rng(0)
+    mean, forced = random.normal(size=cmle.ARMS).astype(np.float32), jnp.arange(len(arms)) < cmle.ARMS
+    vectors = (rewards + random.normal(size=(6, len(arms)))).astype(np.float32)
+    density = cmle.Density(arms, dtype)
+    ours = np.array([density(mean[arms].astype(dtype), vector.astype(dtype)) for vector in vectors])
+    problem = (cmle.POLICY, cmle.FAMILY, jnp.asarray(mean), jnp.asarray(arms))
+    theirs = np.array([log_density(*problem, jnp.asarray(vector), forced) for vector in vectors])
+    assert np.ptp(theirs) > 1  # there is something to agree on
+    np.testing.assert_allclose(ours - ours[0], theirs - theirs[0], atol=1e-4)
+
+
+def test_both_numpy_versions_are_the_same_chain(cmle, log):
+    one, other = (run(7, *log, iterations=40, dtype=np.float64) for run in (cmle.numpy_log, cmle.tuned_numpy_log))
+    np.testing.assert_allclose(one, other, atol=1e-8)
+    sample_mean = np.bincount(log[0], log[1]) / np.bincount(log[0])
+    assert np.max(np.abs(one - sample_mean)) > 0.01  # they went somewhere
+
+
+@pytest.mark.slow
+def test_numpy_estimates_what_jaxbias_does(cmle):
+    """Nearer to the contrastive divergence of jaxbias, from other random numbers, than to the sample means."""
+    history = cmle.simulated(4, 12)
+    theirs = cmle.run_jaxbias(history, solver="contrastive_divergence", num_paths=64).mean
+    ours, sample_mean = cmle.run_numpy(history, cmle.tuned_numpy_log).mean, np.asarray(history.statistics.mean)
+    assert np.abs(ours - theirs).mean() < 0.25 * np.abs(ours - sample_mean).mean()
+
+
+@pytest.mark.slow
+def test_comparison_of_estimators(cmle, monkeypatch, tmp_path, capsys):
+    run = cmle.run_jaxbias
+    monkeypatch.setattr(cmle, "run_jaxbias", lambda history, **options: run(history, **{**options, "num_paths": 64}))
+    path = tmp_path / "new" / "found.json"
+    cmle.main(["--logs=3", "--numpy-logs=2", "--steps=12", "--repeats=1", f"--json={path}"])
+    rows = {row["name"]: row for row in json.loads(path.read_text())["comparison"]}
+    assert list(rows) == ["newton", "newton, 256 paths", "NumPy", "tuned NumPy"]
+    assert [row["logs"] for row in rows.values()] == [3, 3, 2, 2]
+    assert rows["newton"]["compile"] > rows["NumPy"]["compile"] == 0
+    assert rows["newton"]["from_newton"] == 0 < rows["newton"]["from_sample_mean"]
+    assert rows["newton"]["times_numpy"] == pytest.approx(rows["newton"]["logs_per_second"] / rows["NumPy"]["logs_per_second"])
+    assert 0 < rows["newton"]["noise"] < 0.5
+    assert "tuned NumPy" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_growth_with_steps(cmle, monkeypatch, capsys):
+    real = cmle.long_log_in_child(20, repeats=1)
+    assert 10 < real["megabytes"] < 10_000
+    monkeypatch.setattr(cmle, "long_log_in_child", lambda steps, repeats: {**real, "seconds": 2.0 * steps})
+    found = cmle.growth((20, 40, 80), repeats=1)
+    cmle.print_growth(found)
+    assert found["exponent"] == pytest.approx(1.0)
+    assert "to the power 1.00" in capsys.readouterr().out
+
+
+def test_sizes_of_logs_that_are_not_allowed(cmle):
+    for wrong in ("--steps=5", "--logs=2", "--numpy-logs=0", "--repeats=0"):
+        with pytest.raises(SystemExit):
+            cmle.main([wrong])

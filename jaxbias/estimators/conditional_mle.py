@@ -6,22 +6,35 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
+from jaxbias.estimators.chains import ChainSummary
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, wald
 from jaxbias.estimators.gaussian import Log, make_log
-from jaxbias.estimators.newton import NewtonFit, covariance_at, newton
+from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy, check_policy, keeps_statistics
 from jaxbias.rewards import Family, Normal, check_family
+from jaxbias.sampling import Sampler
 from jaxbias.settings import as_float, check_settings, is_concrete
 
-FEW = 32  # pairs of paths while the search is far from the maximum
 PATHS_AT_ONCE = 2**15  # trials x paths in memory together: the arrays of a step then stay in the cache
-ENOUGH_PATHS = 100  # effective paths below which a covariance of several arms is not to be believed
+CHAIN_NUMBERS_AT_ONCE = 2**26  # trials x chains x samples x steps in memory together: 256 MB
+ENOUGH_DRAWS = 100  # effective draws below which a covariance of several arms is not to be believed
+EXACT = 1e-3  # a Monte Carlo error below this share of the standard error is none, however few the draws
+LARGEST_R_HAT = 1.05  # of chains that have met: beyond it they still disagree about where the rewards are
+
+STATUS = (
+    "converged",
+    "not finite",
+    "the mean was still moving after max_rounds",
+    "too few effective draws",
+    "the Monte Carlo error is above a quarter of the standard error",
+    "the chains have not met: r_hat is above 1.05",
+)
 
 
 def conditional_mle(
@@ -32,8 +45,11 @@ def conditional_mle(
     solver: Literal["newton", "contrastive_divergence"] = "newton",
     *,
     level: float = 0.95,
+    given_draws: bool = False,
     num_paths: int = 1024,
     max_rounds: int = 30,
+    sampler: Sampler | None = None,
+    num_chains: int = 16,
     settings: ContrastiveDivergence | None = None,
 ) -> Estimate:
     """The means that maximise the likelihood of the rewards given the arms, with standard errors from its information.
@@ -45,14 +61,20 @@ def conditional_mle(
         family: what the rewards are: `Normal` with its sigma.
         solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
         level: of the intervals.
+        given_draws: condition on the posterior draws that Thompson sampling recorded in `history.draws`, as the paper does;
+            otherwise they are integrated out, which needs no record of them.
         num_paths: paths drawn at each mean vector; the Monte Carlo error falls with their square root.
-        max_rounds: Newton steps at most.
+        max_rounds: how often they are drawn, at most.
+        sampler: of the chains that replace the paths, where the policy looks at more than pulls and sums, or where it is given.
+        num_chains: how many of them.
         settings: of contrastive divergence; by default the paper's, with which it stops short of the maximum.
 
     Returns:
-        An `Estimate`. Diagnostics of "newton": `monte_carlo_error` of each mean, `effective_paths`, `rounds`, `last_step`, and
-        `log_normaliser`, the log-probability of the arms at the estimate. Of "contrastive_divergence": `drift` of the iterates
-        over the tail, `acceptance`, `divergences`, `nan_energies`, and the `path` of the iterates where it was asked for.
+        An `Estimate`. Diagnostics of "newton": `status` of each mean, the number of a line of `jaxbias.STATUS`;
+        `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and `log_normaliser`, the log-probability of
+        the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and `nan_energies`. Of
+        "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`, `nan_energies`, and the
+        `path` of the iterates where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
@@ -61,49 +83,88 @@ def conditional_mle(
     >>> estimate.mean.shape, bool(estimate.converged.all())
     ((2,), True)
     """
-    history = _prepare(history, policy, family, solver, level, num_paths)
-    if settings is not None:
-        check_settings(settings, "settings")
+    for name, number in (("num_paths", num_paths), ("num_chains", num_chains)):
+        if number < 2:
+            raise ValueError(f"{name} is {number}; allowed: 2 or more")
+    for name, options in (("settings", settings), ("sampler", sampler)):
+        if options is not None:
+            check_settings(options, name)
+    history = _prepare(history, policy, family, solver, level, given_draws)
     single = history.arms.ndim == 1
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
     pairs = (num_paths + 1) // 2
+    if sampler is None and not keeps_statistics(policy):
+        sampler = Sampler()
     if solver == "newton":
-        fit = _newton_batch(policy, family, keys, batch, num_pairs=pairs, max_rounds=max_rounds)
+        rounds = dict(max_rounds=max_rounds)
+        if sampler is None:
+            fit = _newton_batch(policy, family, keys, batch, num_pairs=pairs, **rounds)
+        else:
+            fit = _chains_batch(policy, family, keys, batch, sampler, num_chains=num_chains, **rounds)
         estimate = _from_newton(fit, level)
     else:
         settings = settings or ContrastiveDivergence()
-        fit, covariance = _divergence_batch(policy, family, keys, batch, settings, num_pairs=pairs)
+        fit, covariance = _divergence_batch(
+            policy, family, keys, batch, settings, sampler, num_pairs=pairs, num_chains=num_chains
+        )
         estimate = _from_divergence(fit, covariance, level)
     return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
 
 
 @partial(compiled, static=("num_pairs", "max_rounds"))
 def _newton_batch(policy: Policy, family: Any, keys: Any, history: History, num_pairs: int, max_rounds: int) -> NewtonFit:
+    sigma = _sigma(family, history)
+
     def one(trial: tuple[Any, History]) -> NewtonFit:
         key, trial_history = trial
-        few = min(FEW, num_pairs)
-        start = trial_history.statistics.mean
-        return newton(key, policy, _sigma(family, history), _log(trial_history), start, few, num_pairs, max_rounds)
+        start, given = trial_history.statistics.mean, _given(policy, trial_history)
+        return newton(key, given, sigma, _log(trial_history), start, num_pairs, max_rounds)
 
-    return _by_trial(one, keys, history, num_pairs)
+    return _by_trial(one, keys, history, PATHS_AT_ONCE // (2 * num_pairs))
 
 
-@partial(compiled, static=("num_pairs",))
+@partial(compiled, static=("num_chains", "max_rounds"))
+def _chains_batch(
+    policy: Policy, family: Any, keys: Any, history: History, sampler: Sampler, num_chains: int, max_rounds: int
+) -> NewtonFit:
+    def one(trial: tuple[Any, History]) -> NewtonFit:
+        key, trial_history = trial
+        start, given = trial_history.statistics.mean, _given(policy, trial_history)
+        return newton_with_chains(key, given, family, _log(trial_history), start, num_chains, sampler, max_rounds)
+
+    return _by_trial(one, keys, history, CHAIN_NUMBERS_AT_ONCE // (num_chains * sampler.num_samples * history.num_steps))
+
+
+@partial(compiled, static=("num_pairs", "num_chains"))
 def _divergence_batch(
-    policy: Policy, family: Any, keys: Any, history: History, settings: ContrastiveDivergence, num_pairs: int
+    policy: Policy,
+    family: Any,
+    keys: Any,
+    history: History,
+    settings: ContrastiveDivergence,
+    sampler: Sampler | None,
+    num_pairs: int,
+    num_chains: int,
 ) -> tuple[Fit, Array]:
     def one(trial: tuple[Any, History]) -> tuple[Fit, Array]:
-        (fit_key, path_key), (arms, rewards, forced) = jax.random.split(trial[0]), _log(trial[1])[:3]
-        fit = contrastive_divergence(fit_key, policy, family, arms, rewards, forced, history.num_arms, settings)
-        return fit, covariance_at(path_key, policy, _sigma(family, history), _log(trial[1]), fit.mean, num_pairs)
+        (fit_key, draws_key), log, given = jax.random.split(trial[0]), _log(trial[1]), _given(policy, trial[1])
+        fit = contrastive_divergence(fit_key, given, family, *log[:3], history.num_arms, settings)
+        if sampler is None:
+            return fit, covariance_at(draws_key, given, _sigma(family, history), log, fit.mean, num_pairs)
+        there = newton_with_chains(draws_key, given, family, log, fit.mean, num_chains, sampler, max_rounds=1)
+        return fit, there.covariance
 
-    return _by_trial(one, keys, history, num_pairs)
+    return _by_trial(one, keys, history, PATHS_AT_ONCE // (2 * num_pairs))
 
 
-def _by_trial(one: Any, keys: Any, history: History, num_pairs: int) -> Any:
-    at_once = max(1, min(PATHS_AT_ONCE // (2 * num_pairs), history.arms.shape[0]))
-    return jax.lax.map(one, (keys, history), batch_size=at_once)
+def _by_trial(one: Any, keys: Any, history: History, at_once: int) -> Any:
+    return jax.lax.map(one, (keys, history), batch_size=max(1, min(at_once, history.arms.shape[0])))
+
+
+def _given(policy: Any, history: History) -> Policy:
+    """The policy of one trial: with the draws that it recorded, where the estimate is conditional on them."""
+    return policy if history.draws is None else policy.given(history.draws)
 
 
 def _sigma(family: Any, history: History) -> Float[Array, " arms"]:
@@ -123,23 +184,34 @@ def _from_divergence(fit: Fit, covariance: Array, level: float) -> Estimate:
 
 
 def _from_newton(fit: NewtonFit, level: float) -> Estimate:
-    """An arm has converged where its last step is lost in its standard error and enough paths are left by the weights."""
+    """An arm has converged where its mean came to rest, and enough draws, that agree, say where."""
     stderr = jnp.sqrt(jnp.diagonal(fit.covariance, axis1=-2, axis2=-1))
-    small = jnp.abs(fit.step) < jnp.maximum(0.01 * stderr, fit.monte_carlo_error)
-    precise = fit.monte_carlo_error < 0.25 * stderr
-    enough = (fit.effective >= ENOUGH_PATHS)[..., None]
+    moving = (jnp.abs(fit.move) > NEAR * stderr) | (jnp.abs(fit.step) > jnp.maximum(0.01 * stderr, fit.monte_carlo_error))
+    few = (fit.effective < ENOUGH_DRAWS)[..., None] & (fit.monte_carlo_error > EXACT * stderr)
+    imprecise = ~(fit.monte_carlo_error < 0.25 * stderr)
+    apart = jnp.zeros_like(few) if fit.chains is None else jnp.broadcast_to(_apart(fit.chains)[..., None], few.shape)
+    infinite = ~(jnp.isfinite(fit.mean) & jnp.isfinite(stderr))
+    wrong = [infinite, moving, few, imprecise, apart]
+    status = jnp.select(wrong, list(range(1, len(STATUS))), 0)
     diagnostics = {
+        "status": status,
         "monte_carlo_error": fit.monte_carlo_error,
-        "effective_paths": fit.effective,
+        "effective_draws": fit.effective,
         "rounds": fit.rounds,
-        "last_step": fit.step,
+        "last_move": fit.move,
         "log_normaliser": fit.log_normaliser,
     }
-    converged = small & precise & enough & jnp.isfinite(fit.mean) & jnp.isfinite(stderr)
-    return wald("conditional_mle", fit.mean, stderr, level, converged, diagnostics)
+    if fit.chains is not None:
+        diagnostics.pop("log_normaliser")  # chains do not tell it
+        diagnostics |= {name: value for name, value in fit.chains._asdict().items() if name != "effective_sample_size"}
+    return wald("conditional_mle", fit.mean, stderr, level, status == 0, diagnostics)
 
 
-def _prepare(history: History, policy: Policy, family: Family, solver: str, level: float, num_paths: int) -> History:
+def _apart(chains: ChainSummary) -> Bool[Array, " trials"]:
+    return ~(chains.r_hat < LARGEST_R_HAT)
+
+
+def _prepare(history: History, policy: Policy, family: Family, solver: str, level: float, given_draws: bool) -> History:
     """The history as arrays, checked against what this estimator can do."""
     arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
@@ -148,20 +220,35 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
         raise ValueError(f"solver is {solver!r}; allowed: 'newton' or 'contrastive_divergence'")
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; allowed: a number above 0 and below 1")
-    if num_paths < 2:
-        raise ValueError(f"num_paths is {num_paths}; allowed: 2 or more")
     check_policy(policy, history.num_arms)
     check_family(family, np.zeros(history.num_arms))
     if not isinstance(family, Normal):
         raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
-    if not keeps_statistics(policy):
-        raise ValueError(f"policy is {type(policy).__name__}; allowed: one whose state is pulls and sums (a StatisticsPolicy)")
+    draws = _recorded_draws(history, policy) if given_draws else None
     checked = History(
-        arms=arms.astype(jnp.int32), rewards=rewards, num_arms=history.num_arms, forced=jnp.asarray(history.forced_steps)
+        arms=arms.astype(jnp.int32),
+        rewards=rewards,
+        num_arms=history.num_arms,
+        forced=jnp.asarray(history.forced_steps),
+        draws=draws,
     )
     if is_concrete((arms, rewards, policy)):
         _check_values(checked, policy)
     return checked
+
+
+def _recorded_draws(history: History, policy: Policy) -> Float[Array, "*trials steps arms"]:
+    if not hasattr(policy, "given"):
+        raise ValueError(f"given_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
+    if history.draws is None:
+        raise ValueError(
+            "given_draws is True and history.draws is None; allowed: the draws, as simulate(..., keep_draws=True) has"
+        )
+    draws = as_float(history.draws)
+    expected = (*jnp.shape(history.arms), history.num_arms)
+    if draws.shape != expected:
+        raise ValueError(f"history.draws has shape {draws.shape}; allowed: {expected}, one draw for each step and arm")
+    return draws
 
 
 def _check_values(history: History, policy: Policy) -> None:
@@ -178,7 +265,7 @@ def _check_values(history: History, policy: Policy) -> None:
     log_probs = np.asarray(_choices(policy, jax.tree.map(jnp.asarray, history)))
     log_probs = log_probs.reshape(*arms.shape, history.num_arms)
     free = ~np.atleast_2d(history.forced_steps)
-    if free.any() and not _is_random(log_probs[free]):
+    if history.draws is None and free.any() and not _is_random(log_probs[free]):
         raise ValueError(
             f"policy is {policy}, whose choices are not random; conditional_mle needs randomised choices (tau > 0): "
             "mean_matching does not"
@@ -203,5 +290,7 @@ def _is_random(log_probs: np.ndarray) -> bool:
 
 @compiled
 def _choices(policy: Policy, history: History) -> jax.Array:
-    function = partial(choice_log_probs, policy, num_arms=history.num_arms)
-    return (function if history.arms.ndim == 1 else jax.vmap(function))(history.arms, history.rewards)
+    def one(history: History) -> jax.Array:
+        return choice_log_probs(_given(policy, history), history.arms, history.rewards, history.num_arms)
+
+    return (one if history.arms.ndim == 1 else jax.vmap(one))(history)

@@ -22,8 +22,8 @@ from jaxbias.rewards import Family, at_arm
 from jaxbias.sampling import COUNT, TARGETS, ChainInfo, Sampler, first_step_size, sample_chain
 from jaxbias.settings import POSITIVE, PROBABILITY, one_of, setting
 
-# Acceptance outside these makes the step larger or smaller: the paper's for the random walk, around the best for the others.
-ACCEPTANCE = {"random_walk": (0.2, 0.5), "mala": (0.4, 0.7), "hmc": (0.6, 0.9)}
+# Acceptance outside these makes the step larger or smaller: the paper's for random walks, around the best for the others.
+ACCEPTANCE = {"random_walk": (0.2, 0.5), "single_site": (0.2, 0.5), "mala": (0.4, 0.7), "hmc": (0.6, 0.9)}
 GROWTH, SHRINKAGE = (
     1.1,
     0.9,
@@ -41,7 +41,7 @@ class ContrastiveDivergence:
         optimiser: any optax optimiser, with its learning rate or schedule. Make it once: another one compiles anew.
         num_iterations: steps of the optimiser.
         num_samples: transitions of the chain per iteration; the second half of them is averaged.
-        kernel: "random_walk", "mala" or "hmc".
+        kernel: "random_walk", "single_site", "mala" or "hmc".
         persistent: whether the chain goes on where it was; otherwise it restarts at the data in each iteration.
         step_size: the chain's first step, in standard deviations of a reward; None for one that suits the number of rewards.
         acceptance: the step is adapted, iteration by iteration, to accept between these; None for what suits the kernel.

@@ -15,11 +15,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxbias.layout import trials_minor
+from jaxbias.estimators.draws import Draws, make_draws, with_covariance
 from jaxbias.likelihood import statistics_before
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
+LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
+CLOSE = 0.05  # in standard errors: as near as the Gaussian's own maximum needs to be, as the paths drawn there correct it
 
 
 class Log(NamedTuple):
@@ -45,7 +47,6 @@ class Smoother(NamedTuple):
     push: Float[Array, " steps"]
     pull: Float[Array, "steps arms"]
     precision: Float[Array, " steps"]
-    log_normaliser: Float[Array, ""]
 
 
 class Gaussian(NamedTuple):
@@ -53,24 +54,6 @@ class Gaussian(NamedTuple):
 
     mean: Float[Array, " arms"]
     covariance: Float[Array, "arms arms"]
-
-
-class Moments(NamedTuple):
-    """Of the summed rewards of each arm, given the arms.
-
-    Fields:
-        log_normaliser: of the density, that is, the log-probability of the arms.
-        total: expectation of the sums, less those of the log.
-        covariance: of the sums.
-        error: covariance of the Monte Carlo error of `total`.
-        effective: the share of the paths that the weights leave.
-    """
-
-    log_normaliser: Float[Array, ""]
-    total: Float[Array, " arms"]
-    covariance: Float[Array, "arms arms"]
-    error: Float[Array, "arms arms"]
-    effective: Float[Array, ""]
 
 
 def make_log(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int) -> Log:
@@ -83,15 +66,20 @@ def _running(arms: Int[Array, " steps"], path: Float[Array, " steps"], num_arms:
 
 
 def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadratics:
-    """The curvature is the Fisher information of the choice: for a softmax of indices minus the second derivative itself,
-    for every other policy of the same size and never negative."""
+    """The curvature is minus the second derivative where the policy says that it is never negative, and otherwise the Fisher
+    information of the choice, which never is: for a softmax of the sums the two are the same."""
 
     def one(pulls: Array, total: Array, arm: Array, forced: Array) -> Quadratics:
-        log_probs, jacobian = _value_and_jacobian(lambda total: policy.log_probs(ArmStatistics(pulls, total)), total)
-        likely = jnp.isfinite(log_probs)
-        jacobian = jnp.where(likely[:, None] & ~forced, jacobian, 0)
-        curvature = jnp.einsum("i,ij,ik->jk", jnp.where(likely, jnp.exp(log_probs), 0), jacobian, jacobian)
-        return Quadratics(value=jnp.where(forced, 0, log_probs[arm]), slope=jacobian[arm], curvature=curvature)
+        log_probs = lambda total: policy.log_probs(ArmStatistics(pulls, total))
+        if getattr(policy, "log_concave", False):
+            value, slope = jax.value_and_grad(lambda total: log_probs(total)[arm])(total)
+            curvature = -jax.jacfwd(jax.grad(lambda total: log_probs(total)[arm]))(total)
+        else:
+            values, jacobian = _value_and_jacobian(log_probs, total)
+            jacobian = jnp.where(jnp.isfinite(values)[:, None], jacobian, 0)
+            curvature = jnp.einsum("i,ij,ik->jk", jnp.exp(values), jacobian, jacobian)
+            value, slope = values[arm], jacobian[arm]
+        return jax.tree.map(lambda leaf: jnp.where(forced, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
     return jax.vmap(one)(log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.arms, log.forced)
 
@@ -112,40 +100,56 @@ def _smooth(log: Log, mean: Float[Array, " arms"], sigma: Float[Array, " arms"],
     prior = 1 / jnp.square(sigma)[log.arms]
     drift = mean[log.arms] - path
 
-    def body(carry: tuple[Array, Array, Array], step: Any) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
-        information, score, constant = carry
-        chosen, prior, drift, value, slope, curvature = step
+    def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], Smoother]:
+        information, score = carry
+        chosen, prior, drift, slope, curvature = step
         pull = information @ chosen
         precision = prior + chosen @ pull
         push = drift * prior + chosen @ score
-        constant += value + (jnp.square(push) / precision - jnp.square(drift) * prior - jnp.log(precision / prior)) / 2
         information = information - jnp.outer(pull, pull) / precision + curvature
         score = score - pull * push / precision + slope
-        return (information, score, constant), (push, pull, precision)
+        return (information, score), Smoother(push=push, pull=pull, precision=precision)
 
-    start = (jnp.zeros((num_arms, num_arms), path.dtype), jnp.zeros(num_arms, path.dtype), jnp.zeros((), path.dtype))
-    (_, _, constant), parts = jax.lax.scan(body, start, (chosen, prior, drift, *around), reverse=True)
-    return Smoother(*parts, log_normaliser=constant)
-
-
-def _draw(log: Log, smoother: Smoother, noise: Float[Array, "steps *paths"]) -> Float[Array, "steps *paths"]:
-    """The forward pass: deviations of the rewards from the reference."""
-    num_arms = smoother.pull.shape[1]
-
-    def body(deviation: Array, step: Any) -> tuple[Array, Array]:
-        arm, push, pull, precision, noise = step
-        change = (push - jnp.tensordot(pull, deviation, axes=1)) / precision + noise * jax.lax.rsqrt(precision)
-        return deviation.at[arm].add(change), change
-
-    start = jnp.zeros((num_arms, *noise.shape[1:]), noise.dtype)
-    steps = (log.arms, smoother.push, smoother.pull, smoother.precision, noise)
-    return jax.lax.scan(body, start, steps)[1]
+    start = (jnp.zeros((num_arms, num_arms), path.dtype), jnp.zeros(num_arms, path.dtype))
+    return jax.lax.scan(body, start, (chosen, prior, drift, around.slope, around.curvature), reverse=True)[1]
 
 
-def most_likely_path(
-    policy: Policy, log: Log, mean: Float[Array, " arms"], sigma: Float[Array, " arms"], path: Float[Array, " steps"], rounds: int
-) -> Float[Array, " steps"]:
-    """Newton steps towards the rewards that are most likely given the arms, each cut short where that is better."""
+def _follow(log: Log, smoother: Smoother) -> tuple[Gaussian, Float[Array, " steps"]]:
+    """The forward pass: mean and covariance of the summed deviations, and the mean deviation of each reward."""
+    num_arms, dtype = smoother.pull.shape[1], smoother.pull.dtype
+
+    def body(walk: Gaussian, step: Any) -> tuple[Gaussian, Array]:
+        arm, (push, pull, precision) = step
+        change = (push - pull @ walk.mean) / precision
+        carried = -(walk.covariance @ pull) / precision
+        chosen = (jnp.arange(num_arms, dtype=arm.dtype) == arm).astype(dtype)
+        spread = (1 - pull @ carried) / precision
+        covariance = (
+            walk.covariance + jnp.outer(chosen, carried) + jnp.outer(carried, chosen) + spread * jnp.outer(chosen, chosen)
+        )
+        return Gaussian(mean=walk.mean + change * chosen, covariance=covariance), change
+
+    start = Gaussian(mean=jnp.zeros(num_arms, dtype), covariance=jnp.zeros((num_arms, num_arms), dtype))
+    return jax.lax.scan(body, start, (log.arms, smoother))
+
+
+class Place(NamedTuple):
+    """A step towards the most likely path.
+
+    Fields:
+        path: where it leads.
+        walk: mean and covariance of the summed deviations from the path before it.
+        change: the step as it was proposed, and `length`, the part of it that was taken.
+    """
+
+    path: Float[Array, " steps"]
+    walk: Gaussian
+    change: Float[Array, " steps"]
+    length: Float[Array, ""]
+
+
+def _improve(policy: Policy, log: Log, sigma: Float[Array, " arms"], mean: Float[Array, " arms"], path: Array) -> Place:
+    """A Newton step towards the most likely path, cut short where that is better."""
 
     def height(path: Array) -> Array:
         total = _running(log.arms, path, mean.shape[0])
@@ -154,77 +158,91 @@ def most_likely_path(
         prior = -jnp.square((path - mean[log.arms]) / sigma[log.arms]) / 2
         return jnp.sum(prior + jnp.where(log.forced, 0, chosen))
 
-    def improve(_: Any, path: Array) -> Array:
-        smoother = _smooth(log, mean, sigma, path, _quadratics(policy, log, path))
-        change = _draw(log, smoother, jnp.zeros_like(path))
-        lengths = jnp.asarray((0.0, *STEP_LENGTHS), path.dtype)
-        heights = jax.lax.map(lambda length: height(path + length * change), lengths)
-        return path + lengths[jnp.nanargmax(heights)] * change
-
-    return jax.lax.fori_loop(0, rounds, improve, path)
+    walk, change = _follow(log, _smooth(log, mean, sigma, path, _quadratics(policy, log, path)))
+    lengths = jnp.asarray((0.0, *STEP_LENGTHS), path.dtype)
+    heights = jax.lax.map(lambda length: height(path + length * change), lengths)
+    length = lengths[jnp.nanargmax(heights)]
+    return Place(path=path + length * change, walk=walk, change=change, length=length)
 
 
-def conditional_moments(
+def most_likely_path(
+    policy: Policy, log: Log, mean: Float[Array, " arms"], sigma: Float[Array, " arms"], path: Float[Array, " steps"], rounds: int
+) -> Float[Array, " steps"]:
+    """Newton steps towards the rewards that are most likely given the arms."""
+    return jax.lax.fori_loop(0, rounds, lambda _, path: _improve(policy, log, sigma, mean, path).path, path)
+
+
+def laplace(
+    policy: Policy, log: Log, sigma: Float[Array, " arms"], start: Float[Array, " arms"], max_rounds: int
+) -> tuple[Float[Array, " arms"], Float[Array, " steps"]]:
+    """The maximum with the Gaussian in place of the density, and its most likely path: both move in the same rounds."""
+    by_variance = 1 / jnp.square(sigma)
+
+    def going(search: tuple[Array, ...]) -> Array:
+        rounds, far, _, _ = search
+        return (rounds < max_rounds) & (far > CLOSE)
+
+    def improve(search: tuple[Array, ...]) -> tuple[Array, ...]:
+        rounds, _, mean, path = search
+        place = _improve(policy, log, sigma, mean, path)
+        missing = -(_off(log, path) + place.walk.mean) * by_variance
+        information = place.walk.covariance * by_variance[:, None] * by_variance[None]
+        step, length = newton_step(information, missing)
+        far = jnp.maximum(length, jnp.max(jnp.abs(place.change / sigma[log.arms])))
+        return rounds + 1, far, mean + place.length * step, place.path
+
+    first = (jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, start.dtype), start, log.rewards)
+    _, _, mean, path = jax.lax.while_loop(going, improve, first)
+    return mean, path
+
+
+def newton_step(information: Float[Array, "arms arms"], score: Float[Array, " arms"]) -> tuple[Float[Array, " arms"], Array]:
+    """The step to the maximum, and its length in standard errors; no longer than the quadratic can be trusted."""
+    step = jnp.linalg.solve(information, score)
+    length = jnp.sqrt(jnp.maximum(score @ step, 0))
+    return step * (LONGEST_STEP / jnp.maximum(length, LONGEST_STEP)), length
+
+
+def _off(log: Log, path: Float[Array, " steps"]) -> Float[Array, " arms"]:
+    """The sums of a path less those of the log."""
+    return jnp.zeros(log.pulls.shape[1], path.dtype).at[log.arms].add(path - log.rewards)
+
+
+def draw_paths(
     policy: Policy,
     log: Log,
     mean: Float[Array, " arms"],
     sigma: Float[Array, " arms"],
     path: Float[Array, " steps"],
     noise: Float[Array, "steps pairs"],
-) -> Moments:
-    """Moments of the summed rewards given the arms, from paths drawn in mirrored pairs around the reference."""
+) -> Draws:
+    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian."""
     around = _quadratics(policy, log, path)
     smoother = _smooth(log, mean, sigma, path, around)
-    num_arms, pairs = mean.shape[0], noise.shape[1]
+    num_arms, prior = mean.shape[0], 1 / jnp.square(sigma)[log.arms]
+    drift = mean[log.arms] - path
+
+    def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], None]:
+        deviation, log_weight = carry  # (arms, paths): paths next to each other in memory
+        arm, forced, pulls, total, value, (push, pull, precision), prior, drift, noise = step
+        log_probs = _over_paths(policy, pulls, total[:, None] + deviation)
+        noise = jnp.concatenate([noise, -noise])
+        change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + noise * jax.lax.rsqrt(precision)
+        gain = jnp.where(forced, 0, log_probs[arm] - value)
+        log_weight = log_weight + gain + jnp.square(noise) / 2 - prior * change * (change / 2 - drift)
+        chosen = jnp.arange(num_arms, dtype=arm.dtype) == arm
+        return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight), None
+
+    paths = 2 * noise.shape[1]
+    start = (jnp.zeros((num_arms, paths), path.dtype), jnp.zeros(paths, path.dtype))
     total = _running(log.arms, path, num_arms)
-
-    def body(carry: tuple[Array, Array, Gaussian], step: Any) -> tuple[tuple[Array, Array, Gaussian], None]:
-        deviation, log_weight, exact = carry
-        arm, forced, pulls, total, value, slope, curvature, push, pull, precision, noise = step
-        at = trials_minor(total[None] + deviation)
-        log_probs = jax.vmap(lambda total: policy.log_probs(ArmStatistics(pulls, total)))(at)
-        quadratic = value + _dot(deviation, slope) - _dot(deviation, deviation @ curvature) / 2
-        log_weight = log_weight + jnp.where(forced, 0, log_probs[:, arm] - quadratic)
-        change = (push - _dot(deviation, pull)) / precision + jnp.concatenate([noise, -noise]) * jax.lax.rsqrt(precision)
-        chosen = (jnp.arange(num_arms, dtype=arm.dtype) == arm)[None]
-        deviation = trials_minor(deviation + jnp.where(chosen, change[:, None], 0))
-        return (deviation, log_weight, _advance(exact, arm, push, pull, precision)), None
-
-    exact = Gaussian(mean=jnp.zeros(num_arms, path.dtype), covariance=jnp.zeros((num_arms, num_arms), path.dtype))
-    start = (trials_minor(jnp.zeros((2 * pairs, num_arms), path.dtype)), jnp.zeros(2 * pairs, path.dtype), exact)
-    steps = (log.arms, log.forced, log.pulls, total, *around, smoother.push, smoother.pull, smoother.precision, noise)
-    (deviation, log_weight, exact), _ = jax.lax.scan(body, start, steps)
-    reference = jnp.zeros(num_arms, path.dtype).at[log.arms].add(path - log.rewards)
-    return _weighted(smoother, exact, deviation.T, log_weight, reference)
+    steps = (log.arms, log.forced, log.pulls, total, around.value, smoother, prior, drift, noise)
+    (deviation, log_weight), _ = jax.lax.scan(body, start, steps)
+    constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
+    drawn = make_draws(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)
+    drawn = with_covariance(drawn, *_follow(log, smoother)[0])
+    return drawn._replace(total=drawn.total + _off(log, path)[:, None, None])
 
 
-def _dot(left: Float[Array, "paths arms"], right: Array) -> Float[Array, " paths"]:
-    return jnp.sum(left * (right if right.ndim == 2 else right[None]), axis=1)
-
-
-def _advance(exact: Gaussian, arm: Array, push: Array, pull: Array, precision: Array) -> Gaussian:
-    """The deviation after one more step of the Gaussian walk, exactly."""
-    move = jnp.eye(pull.shape[0], dtype=pull.dtype).at[arm].add(-pull / precision)
-    covariance = (move @ exact.covariance @ move.T).at[arm, arm].add(1 / precision)
-    return Gaussian(mean=(move @ exact.mean).at[arm].add(push / precision), covariance=covariance)
-
-
-def _weighted(smoother: Smoother, exact: Gaussian, deviation: Array, log_weight: Array, reference: Array) -> Moments:
-    """Weighted moments of the drawn deviations; where the weights are even, the Gaussian's own covariance less what was drawn
-    of it is added, which leaves only the part of the error that the weights make."""
-    paths = log_weight.shape[0]
-    log_mean_weight = jax.nn.logsumexp(log_weight) - jnp.log(jnp.asarray(paths, log_weight.dtype))
-    weight = jnp.exp(log_weight - log_mean_weight) / paths
-    total = deviation @ weight
-    centred = deviation - total[:, None]
-    by_pair = jnp.sum((centred * weight[None]).reshape(-1, 2, paths // 2), axis=1)  # the two of a pair are not independent
-    effective = 1 / (paths * jnp.sum(jnp.square(weight)))
-    around_mean = deviation - exact.mean[:, None]
-    known = exact.covariance - (around_mean / paths) @ around_mean.T
-    return Moments(
-        log_normaliser=smoother.log_normaliser + log_mean_weight,
-        total=reference + total,
-        covariance=(centred * weight[None]) @ centred.T + jnp.where(effective > 0.5, known, 0),
-        error=by_pair @ by_pair.T,
-        effective=effective,
-    )
+def _over_paths(policy: Policy, pulls: Int[Array, " arms"], total: Float[Array, "arms paths"]) -> Float[Array, "arms paths"]:
+    return jax.vmap(lambda total: policy.log_probs(ArmStatistics(pulls, total)), in_axes=1, out_axes=1)(total)

@@ -1,23 +1,33 @@
 """The maximum of the conditional likelihood, for Normal rewards of known sigma, by Newton's method.
 
-Given the arms the model is an exponential family in the means: with S_k the summed rewards of arm k over sigma_k^2, the score is
-S - E[S | arms] and the information Cov[S | arms], both from paths drawn at the current means. The likelihood is concave. The same
-random numbers serve every step, so the steps shrink to nothing, at a point that is off by the Monte Carlo error alone: a few
-paths find the neighbourhood, many the maximum.
+With S_k the summed rewards of arm k over sigma_k^2, the score is S - E[S | arms] and the information Cov[S | arms], and the
+likelihood is concave. Both come from draws at some means, which are reweighted as the means move and made anew once they moved
+far. Where a Gaussian follows the density its own maximum is within a tenth of a standard error, and one set of draws is enough.
+The random numbers stay the same, so that the search comes to rest, at a point that is off by the Monte Carlo error alone.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from jaxbias.estimators.gaussian import Log, Moments, conditional_moments, most_likely_path
+from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start_chains
+from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
+from jaxbias.estimators.gaussian import Log, draw_paths, laplace, most_likely_path
 from jaxbias.policies import Policy
+from jaxbias.rewards import Normal
+from jaxbias.sampling import Sampler
 
-LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
-FIRST_ROUNDS, ROUNDS = 5, 2  # Newton steps towards the most likely path, at first and after each move of the means
+LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
+RENEWED_ROUNDS = 1  # Newton steps towards the most likely path after a move of the means
+LONGEST_MOVE = 1.0  # in standard errors, of the means away from those the draws were made at: the weights still spread well
+NEAR = 0.5  # a move after which the draws need not be made anew: 22% of them are lost to the weights
 SMALL = 1e-3  # a step this small against the standard error changes no figure anyone reads
+STEPS = 20  # on one set of draws, at most; five are usual
+
+Draw = Callable[[Float[Array, " arms"], Any], tuple[Draws, Any]]
 
 
 class NewtonFit(NamedTuple):
@@ -26,25 +36,24 @@ class NewtonFit(NamedTuple):
     Fields:
         mean: the maximum.
         covariance: the inverse of the information there.
+        move: of each arm's mean since the draws were last made.
         step: the last step of each arm.
-        monte_carlo_error: the standard error of `mean` through the paths drawn.
-        effective: the effective number of paths.
-        rounds: steps taken.
+        monte_carlo_error: the standard error of `mean` through the draws.
+        effective: the effective number of draws.
+        rounds: how often draws were made.
         log_normaliser: the log-probability of the arms at the maximum.
+        chains: what the chains say about themselves, where there are any.
     """
 
     mean: Float[Array, " arms"]
     covariance: Float[Array, "arms arms"]
+    move: Float[Array, " arms"]
     step: Float[Array, " arms"]
     monte_carlo_error: Float[Array, " arms"]
     effective: Float[Array, ""]
-    rounds: Any
+    rounds: Int[Array, ""]
     log_normaliser: Float[Array, ""]
-
-
-class _Search(NamedTuple):
-    fit: NewtonFit
-    path: Float[Array, " steps"]
+    chains: ChainSummary | None = None
 
 
 def newton(
@@ -53,68 +62,113 @@ def newton(
     sigma: Float[Array, " arms"],
     log: Log,
     start: Float[Array, " arms"],
-    few: int,
-    many: int,
+    pairs: int,
     max_rounds: int,
 ) -> NewtonFit:
-    """The maximum for one trial: first with `few` pairs of paths, then with `many`."""
-    noise = jax.random.normal(key, (log.arms.shape[0], many), log.rewards.dtype)
-    path = most_likely_path(policy, log, start, sigma, log.rewards, FIRST_ROUNDS)
-    first = _climb(policy, sigma, log, start, path, noise[:, :few], max_rounds)
-    last = _climb(policy, sigma, log, first.fit.mean, first.path, noise, max_rounds)
-    return last.fit._replace(rounds=first.fit.rounds + last.fit.rounds)
+    """The maximum for one trial of a policy that keeps pulls and sums, from pairs of paths."""
+    noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+
+    def draw(mean: Array, path: Array) -> tuple[Draws, Array]:
+        path = most_likely_path(policy, log, mean, sigma, path, RENEWED_ROUNDS)
+        return draw_paths(policy, log, mean, sigma, path, noise), path
+
+    mean, path = laplace(policy, log, sigma, start, LAPLACE_ROUNDS)
+    return _search(draw, sigma, log, mean, path, max_rounds)[0]
+
+
+def newton_with_chains(
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Normal,
+    log: Log,
+    start: Float[Array, " arms"],
+    num_chains: int,
+    sampler: Sampler,
+    max_rounds: int,
+) -> NewtonFit:
+    """The maximum for one trial of any policy, with chains of rewards in place of paths: longer, and less even."""
+    sigma = jnp.broadcast_to(jnp.asarray(family.sigma, start.dtype), start.shape)
+
+    def draw(mean: Array, chains: Chains) -> tuple[Draws, Chains]:
+        return sample_chains(key, policy, family, log, mean, chains, sampler)
+
+    fit, chains = _search(draw, sigma, log, start, start_chains(log, num_chains), max_rounds)
+    share = jnp.minimum(chains.summary.effective_sample_size / (num_chains * sampler.num_samples), 1)
+    return fit._replace(effective=fit.effective * share, chains=chains.summary)
 
 
 def covariance_at(
     key: PRNGKeyArray, policy: Policy, sigma: Float[Array, " arms"], log: Log, mean: Float[Array, " arms"], pairs: int
 ) -> Float[Array, "arms arms"]:
     """The inverse of the conditional information at given means, for an estimate that was found otherwise."""
-    path = most_likely_path(policy, log, mean, sigma, log.rewards, FIRST_ROUNDS)
+    path = most_likely_path(policy, log, mean, sigma, log.rewards, LAPLACE_ROUNDS // 2)
     noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+    found = moments(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros_like(mean))
+    return jnp.linalg.inv(_information(found, sigma))
+
+
+def _information(found: Moments, sigma: Float[Array, " arms"]) -> Float[Array, "arms arms"]:
     by_variance = 1 / jnp.square(sigma)
-    covariance = conditional_moments(policy, log, mean, sigma, path, noise).covariance
-    return jnp.linalg.inv(covariance * by_variance[:, None] * by_variance[None])
+    return found.covariance * by_variance[:, None] * by_variance[None]
 
 
-def _climb(policy: Policy, sigma: Array, log: Log, start: Array, path: Array, noise: Array, max_rounds: int) -> _Search:
-    def going(search: _Search) -> Array:
-        close_enough = jnp.maximum(0.1 * search.fit.monte_carlo_error, SMALL * jnp.sqrt(jnp.diag(search.fit.covariance)))
-        return (search.fit.rounds < max_rounds) & jnp.any(jnp.abs(search.fit.step) > close_enough)
+def _search(draw: Draw, sigma: Array, log: Log, start: Array, reference: Any, max_rounds: int) -> tuple[NewtonFit, Any]:
+    """Draws, the maximum by their weights, and again from there where that was far."""
 
-    def climb(search: _Search) -> _Search:
-        path = most_likely_path(policy, log, search.fit.mean, sigma, search.path, ROUNDS)
-        moments = conditional_moments(policy, log, search.fit.mean, sigma, path, noise)
-        return _Search(fit=_step(search.fit, moments, sigma, 2 * noise.shape[1]), path=path)
+    def going(search: tuple[NewtonFit, Any]) -> Array:
+        fit, _ = search
+        length = jnp.sqrt(jnp.maximum(fit.move @ jnp.linalg.solve(fit.covariance, fit.move), 0))
+        started = fit.rounds > 0
+        return (fit.rounds < max_rounds) & ~(started & (length <= NEAR)) & jnp.all(jnp.isfinite(fit.mean))
 
-    infinite = jnp.full_like(start, jnp.inf)
-    nothing = NewtonFit(
-        mean=start,
-        covariance=jnp.zeros((start.shape[0], start.shape[0]), start.dtype),
-        step=infinite,
-        monte_carlo_error=jnp.zeros_like(start),
-        effective=jnp.zeros((), start.dtype),
-        rounds=jnp.zeros((), jnp.int32),
-        log_normaliser=jnp.zeros((), start.dtype),
-    )
-    return jax.lax.while_loop(going, climb, _Search(fit=nothing, path=path))
+    def climb(search: tuple[NewtonFit, Any]) -> tuple[NewtonFit, Any]:
+        fit, reference = search
+        draws, reference = draw(fit.mean, reference)
+        return _climb(draws, sigma, log, fit.mean)._replace(rounds=fit.rounds + 1), reference
+
+    return jax.lax.while_loop(going, climb, (_nothing_yet(start), reference))
 
 
-def _step(fit: NewtonFit, moments: Moments, sigma: Array, paths: int) -> NewtonFit:
-    """One Newton step, shortened where it is long against its own standard error."""
+def _nothing_yet(start: Array) -> NewtonFit:
+    nothing, zero = jnp.zeros_like(start), jnp.zeros((), start.dtype)
+    identity = jnp.eye(start.shape[0], dtype=start.dtype)
+    return NewtonFit(start, identity, nothing, nothing, nothing, zero, jnp.zeros((), jnp.int32), zero)
+
+
+def _climb(draws: Draws, sigma: Array, log: Log, at: Array) -> NewtonFit:
+    """The maximum by one set of draws, made at the means `at`; the information there serves all the steps."""
     by_variance = 1 / jnp.square(sigma)
-    information = moments.covariance * by_variance[:, None] * by_variance[None]
-    covariance = jnp.linalg.inv(information)
-    score = -moments.total * by_variance
-    step = covariance @ score
-    length = jnp.sqrt(jnp.maximum(score @ step, 0))
-    step = step * jnp.minimum(1, LONGEST_STEP / jnp.maximum(length, LONGEST_STEP))
+    information = _information(moments(draws, jnp.zeros_like(at)), sigma)
+    inverse = jnp.linalg.inv(information)
+
+    def going(search: tuple[Array, Array, Array]) -> Array:
+        steps, _, length = search
+        return (steps < STEPS) & (length > SMALL)
+
+    def climb(search: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        steps, move, _ = search
+        after = move - inverse @ (expected_total(draws, move * by_variance) * by_variance)
+        after = after * (LONGEST_MOVE / jnp.maximum(jnp.sqrt(after @ information @ after), LONGEST_MOVE))
+        return steps + 1, after, jnp.sqrt((after - move) @ information @ (after - move))
+
+    first = (jnp.zeros((), jnp.int32), jnp.zeros_like(at), jnp.full((), jnp.inf, at.dtype))
+    move = jax.lax.while_loop(going, climb, first)[1]
+    return _fit(moments(draws, move * by_variance), sigma, log, at, move, draws.log_weight.size)
+
+
+def _fit(found: Moments, sigma: Array, log: Log, at: Array, move: Array, size: int) -> NewtonFit:
+    by_variance = 1 / jnp.square(sigma)
+    covariance = jnp.linalg.inv(_information(found, sigma))
     error = covariance * by_variance[None]
+    pulls = jnp.zeros(at.shape, jnp.int32).at[log.arms].add(1).astype(at.dtype)
+    observed = jnp.zeros_like(at).at[log.arms].add(log.rewards - at[log.arms])
     return NewtonFit(
-        mean=fit.mean + step,
+        mean=at + move,
         covariance=covariance,
-        step=step,
-        monte_carlo_error=jnp.sqrt(jnp.diag(error @ moments.error @ error.T)),
-        effective=moments.effective * paths,
-        rounds=fit.rounds + 1,
-        log_normaliser=moments.log_normaliser,
+        move=move,
+        step=-error @ found.total,
+        monte_carlo_error=jnp.sqrt(jnp.diag(error @ found.error @ error.T)),
+        effective=found.effective * size,
+        rounds=jnp.ones((), jnp.int32),
+        log_normaliser=found.log_normaliser + jnp.sum(move * by_variance * (observed - pulls * move / 2)),
     )

@@ -5,7 +5,8 @@
     update(state, arm, reward) -> state         after one reward was seen
 
 Nothing else is needed and nothing is registered: simulation samples from `log_probs`, the likelihood scores with it. A policy
-may also bring `sample(key, state)`, a faster way to draw the same distribution. Its settings may be pytree leaves.
+may also bring `sample(key, state)`, a faster way to draw the same distribution, and `log_concave = True` where every
+log-probability is concave in the summed rewards. Its settings may be pytree leaves.
 """
 
 import dataclasses

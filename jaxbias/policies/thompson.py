@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import betainc
+from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias.layout import settle
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
-from jaxbias.policies.noise import TAU, choose, tau_at
+from jaxbias.policies.noise import TAU, choice_log_probs, choose, tau_at
 from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
 from jaxbias.settings import FINITE, POSITIVE, is_zero, setting, settings
 
@@ -31,6 +32,8 @@ class Thompson(StatisticsPolicy):
     prior_sigma: Any = setting(default=5.0, allowed=POSITIVE)
     sigma: Any = setting(default=1.0, allowed=POSITIVE)
     tau: Any = setting(default=0.0, allowed=TAU)
+
+    log_concave = True  # the probability that one of several Normal variables is the largest (Prekopa 1973)
 
     def posterior(self, state: ArmStatistics) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
         """The posterior mean and standard deviation of every arm."""
@@ -51,13 +54,46 @@ class Thompson(StatisticsPolicy):
         noisy = noisy_normal_win_log_probs(location, scale, jnp.where(tau > 0, tau, 1))
         return jnp.where(tau > 0, noisy, normal_win_log_probs(location, scale))
 
+    def draw(self, key: PRNGKeyArray, state: ArmStatistics) -> Float[Array, " arms"]:
+        """What the posterior of every arm gives, before any noise."""
+        location, scale = self.posterior(state)
+        return settle(location + scale * jax.random.normal(key, location.shape, location.dtype))
+
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """argmax of the posterior draws plus noise."""
-        location, scale = self.posterior(state)
-        draws = location + scale * jax.random.normal(key, location.shape, location.dtype)
+        return self.choose(key, state, self.draw(key, state))
+
+    def choose(self, key: PRNGKeyArray, state: ArmStatistics, draws: Float[Array, " arms"]) -> Int[Array, ""]:
+        """The arm with the largest of these draws, after noise."""
         tau = tau_at(self.tau, state.pulls)
-        draws = settle(draws)
         return jnp.argmax(draws) if is_zero(tau) else choose(jax.random.fold_in(key, 1), draws, tau, "first")
+
+    def given(self, draws: Float[Array, "steps arms"]) -> "RecordedThompson":
+        """The same policy in one trial whose draws are known: what the paper conditions on."""
+        return RecordedThompson(policy=self, draws=draws)
+
+
+@settings
+class RecordedThompson(StatisticsPolicy):
+    """Thompson sampling together with what it drew in one trial: the log-density of the draws and of each arm after them.
+
+        sum over arms of log Normal(draw; posterior of the arm)  +  log softmax(draws / tau)[chosen arm]
+
+    The first is a quadratic in the summed rewards, the second does not depend on them, so that the rewards given arms and draws
+    are exactly Gaussian.
+    """
+
+    policy: Thompson
+    draws: Any
+
+    log_concave = True
+
+    def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """The log-density of this step's draws, with the log-probability of each arm given them."""
+        draws = self.draws.at[jnp.sum(state.pulls)].get(mode="clip")
+        location, scale = self.policy.posterior(state)
+        density = jnp.sum(norm.logpdf((draws - location) / scale) - jnp.log(scale))
+        return density + choice_log_probs(draws, tau_at(self.policy.tau, state.pulls), "first")
 
 
 @settings

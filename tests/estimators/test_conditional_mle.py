@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import jaxbias as jb
@@ -64,7 +65,8 @@ def test_without_adaptivity_it_is_the_sample_mean(x64):
 
 def test_the_score_is_zero_at_the_estimate():
     """At the estimate, other random numbers must find the expected sums where the observed ones are."""
-    from jaxbias.estimators.gaussian import conditional_moments, make_log, most_likely_path
+    from jaxbias.estimators.draws import moments as moments_of
+    from jaxbias.estimators.gaussian import draw_paths, make_log, most_likely_path
 
     policy, family = jb.LilUCB(tau=1.0), jb.Normal()
     history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.75, 0.5], 20)
@@ -75,7 +77,8 @@ def test_the_score_is_zero_at_the_estimate():
     @jax.jit
     def moments(mean):
         path = most_likely_path(policy, log, mean, sigma, history.rewards, 8)
-        return conditional_moments(policy, log, mean, sigma, path, jax.random.normal(jax.random.key(9), (20, 20_000)))
+        noise = jax.random.normal(jax.random.key(9), (20, 20_000))
+        return moments_of(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros(3))
 
     at = moments(found.mean)
     off = np.asarray(at.total) / np.sqrt(np.diag(at.covariance))
@@ -113,6 +116,81 @@ def test_few_paths_are_not_believed():
     history = jb.simulate(jax.random.key(0), jb.Greedy(tau=1.0), jb.Normal(), TWO, 10)
     found = jb.conditional_mle(jax.random.key(1), history, jb.Greedy(tau=1.0), jb.Normal(), num_paths=16)
     assert not found.converged.any()
+    assert {jb.STATUS[number] for number in np.asarray(found.diagnostics["status"])} == {"too few effective draws"}
+
+
+def test_nearly_no_noise_is_not_believed():
+    """tau = 0.001: the density is all but cut off at the choices, which no Gaussian follows."""
+    policy = jb.LilUCB(tau=1e-3)
+    history = jb.simulate(jax.random.key(0), policy, jb.Normal(), FIVE, 60, 8)
+    found = jb.conditional_mle(jax.random.key(1), history, policy, jb.Normal(), num_paths=128)
+    assert np.isfinite(found.mean[np.asarray(found.converged)]).all()
+    assert not found.converged.all()
+    assert (np.asarray(found.diagnostics["status"])[~np.asarray(found.converged)] > 0).all()
+
+
+def test_given_draws_against_linear_algebra(x64):
+    """Given Thompson's draws the rewards are exactly Gaussian: the maximum and its error from one matrix of all rewards."""
+    policy, sigma = jb.Thompson(prior_mean=0.3, prior_sigma=2.0, sigma=1.1, tau=0.5), np.array([1.0, 0.7, 1.3])
+    family, num_steps = jb.Normal(sigma=jnp.asarray(sigma, float)), 12
+    history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.5, 0.0], num_steps, keep_draws=True)
+    found = jb.conditional_mle(jax.random.key(1), history, policy, family, given_draws=True, num_paths=8)
+    arms, draws = np.asarray(history.arms), np.asarray(history.draws, np.float64)
+    assert not draws[:3].any()
+    assert (draws[3:] != 0).all()
+    precision, shift = np.diag(1 / sigma[arms] ** 2), np.zeros(num_steps)
+    for step in range(3, num_steps):
+        for arm in range(3):
+            seen = (arms[:step] == arm).nonzero()[0]
+            posterior = 1 / 2.0**2 + len(seen) / 1.1**2
+            row = np.zeros(num_steps)
+            row[seen] = 1 / 1.1**2 / posterior
+            precision += posterior * np.outer(row, row)
+            shift += posterior * row * (draws[step, arm] - 0.3 / 2.0**2 / posterior)
+    chosen = np.eye(3)[arms] / sigma[arms, None] ** 2
+    covariance = np.linalg.inv(precision)
+    information = chosen.T @ covariance @ chosen
+    observed = np.asarray(history.rewards, np.float64)
+    expected = np.linalg.solve(information, chosen.T @ (observed - covariance @ shift))
+    np.testing.assert_allclose(found.mean, expected, atol=1e-3)
+    np.testing.assert_allclose(found.stderr, np.sqrt(np.diag(np.linalg.inv(information))), rtol=1e-3)
+    assert found.converged.all()
+
+
+def test_chains_agree_with_paths():
+    """The same log by HMC: the two estimates differ by their Monte Carlo errors, the standard errors by little."""
+    policy, family = jb.EpsilonGreedy(tau=1.0), jb.Normal()
+    history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.75, 0.5], 20, 4)
+    paths = jb.conditional_mle(jax.random.key(1), history, policy, family, num_paths=4096)
+    chains = jb.conditional_mle(jax.random.key(2), history, policy, family, sampler=jb.Sampler(num_samples=1000))
+    error = np.hypot(paths.diagnostics["monte_carlo_error"], chains.diagnostics["monte_carlo_error"])
+    np.testing.assert_array_less(np.abs(paths.mean - chains.mean), 4 * error)
+    np.testing.assert_allclose(chains.stderr, paths.stderr, rtol=0.1)
+    assert chains.converged.all()
+    assert (np.asarray(chains.diagnostics["r_hat"]) < 1.02).all()
+    assert not np.asarray(chains.diagnostics["divergences"]).any()
+    assert (np.asarray(error) < 0.05).all()
+
+
+@pytest.mark.parametrize("solver", ["newton", "contrastive_divergence"])
+def test_policies_that_keep_something_else(own_policy, solver, maximum):
+    """Exp3, and a policy of one's own: against the maximum by quadrature over every reward."""
+    arms, rewards = np.array([0, 1, 1, 1]), np.array([0.8, 0.1, 0.4, 1.2])
+    history = jb.History(arms=jnp.asarray(arms), rewards=jnp.asarray(rewards, float), num_arms=2)
+    for policy in (jb.Exp3(gamma=0.9), own_policy):
+        settings = jb.ContrastiveDivergence(
+            optimiser=optax.sgd(optax.exponential_decay(0.3, 300, 0.3)),
+            num_iterations=1500,
+            persistent=True,
+            kernel="hmc",
+            tail=1000,
+        )
+        found = jb.conditional_mle(jax.random.key(0), history, policy, jb.Normal(), solver, settings=settings)
+        expected = maximum(policy, arms, rewards, (1.0, 1.0))
+        assert np.abs(expected - history.statistics.mean).max() > 0.05
+        np.testing.assert_allclose(found.mean, expected, atol=0.06)
+        assert (np.asarray(found.stderr) > 0.3).all()
+        assert found.converged.all()
 
 
 def bad(history=None, policy=None, family=None, **options):
@@ -123,7 +201,28 @@ def bad(history=None, policy=None, family=None, **options):
 
 BAD = [
     (dict(policy=jb.LilUCB()), "whose choices are not random; conditional_mle needs randomised choices .tau > 0.: mean_matching"),
-    (dict(policy=jb.Exp3()), "policy is Exp3; allowed: one whose state is pulls and sums"),
+    (dict(given_draws=True), "given_draws is True and policy is Greedy; allowed with it: Thompson"),
+    (dict(given_draws=True, policy=jb.Thompson()), "given_draws is True and history.draws is None; allowed: the draws"),
+    (
+        dict(
+            given_draws=True,
+            policy=jb.Thompson(),
+            history=lambda a, r: jb.History(arms=a, rewards=r, num_arms=2, draws=jnp.zeros((4, 3))),
+        ),
+        r"history.draws has shape \(4, 3\); allowed: \(4, 2\)",
+    ),
+    (
+        dict(
+            given_draws=True,
+            policy=jb.Thompson(),
+            history=lambda a, r: jb.History(
+                arms=a, rewards=r, num_arms=2, draws=jnp.zeros((4, 2)).at[3].set(jnp.array([2.0, 1.0]))
+            ),
+        ),
+        "history.arms is 1 at step 3, which the policy gives probability zero",
+    ),
+    (dict(num_chains=1), "num_chains is 1; allowed: 2 or more"),
+    (dict(sampler=jb.Sampler(num_samples=0)), "sampler.num_samples is 0; allowed: a whole number, 1 or more"),
     (dict(family=jb.Bernoulli()), "family is Bernoulli.*; allowed: Normal"),
     (dict(solver="adam"), "solver is 'adam'; allowed: 'newton' or 'contrastive_divergence'"),
     (dict(level=1.0), "level is 1.0; allowed: a number above 0 and below 1"),

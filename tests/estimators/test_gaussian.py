@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 import jaxbias as jb
-from jaxbias.estimators.gaussian import conditional_moments, make_log, most_likely_path
+from jaxbias.estimators.draws import expected_total, moments
+from jaxbias.estimators.gaussian import draw_paths, make_log, most_likely_path
 from jaxbias.likelihood import selection_log_probs
 
 POLICIES = {
@@ -39,14 +42,16 @@ def brute_force(policy, arms, forced, mean, sigma, nodes=10):
     return np.log(density.sum()), expected, covariance
 
 
+def sobol_normals(num_steps, exponent):
+    """Noise that fills the space more evenly than random numbers do, so that sums over it are exact to 1e-4 here."""
+    points = qmc.Sobol(num_steps, scramble=True, rng=np.random.default_rng(0)).random_base2(exponent)
+    return jnp.asarray(ndtri(points).T, float)
+
+
 @pytest.mark.parametrize("num_arms", LOGS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_moments_given_the_arms(name, num_arms, x64):
-    """With 400,000 paths the normaliser to 1e-3, the sums to that and 4 standard errors, the covariance to 4e-3.
-
-    Three arms of Thompson sampling, whose integral costs more: 80,000 paths and 2.5 times these.
-    """
-    pairs, close = (40_000, 2.5e-3) if name == "thompson" and num_arms == 3 else (200_000, 1e-3)
+    """Normaliser, score and information, each to 1e-3."""
     policy, arms = POLICIES[name], np.array(LOGS[num_arms])
     forced = np.arange(len(arms)) < num_arms
     mean, sigma = np.array([1.3, 0.2, 0.6])[:num_arms], np.array([1.0, 0.7, 1.2])[:num_arms]
@@ -58,16 +63,58 @@ def test_moments_given_the_arms(name, num_arms, x64):
     @jax.jit
     def run(rewards, noise):
         path = most_likely_path(policy, log, at, spread, rewards, 6)
-        return conditional_moments(policy, log, at, spread, path, noise)
+        return moments(draw_paths(policy, log, at, spread, path, noise), jnp.zeros_like(at))
 
-    found = run(rewards, jax.random.normal(jax.random.key(0), (len(arms), pairs)))
+    exponent = 15 if name == "thompson" and num_arms == 3 else 19  # its integral costs more
+    found = run(rewards, sobol_normals(len(arms), exponent))
     observed = mean[arms] @ np.eye(num_arms)[arms]
-    error = np.sqrt(np.diag(found.error)).max()
-    assert error < close
-    np.testing.assert_allclose(found.log_normaliser, log_normaliser, atol=close)
-    np.testing.assert_allclose(found.total + jnp.asarray(observed, float), total, atol=close + 4 * error)
-    np.testing.assert_allclose(found.covariance, covariance, atol=4 * close)
+    score, expected_score = (found.total / spread**2, (total - observed) / sigma**2)
+    np.testing.assert_allclose(found.log_normaliser, log_normaliser, atol=1e-3)
+    np.testing.assert_allclose(score, expected_score, atol=1e-3)
+    information = found.covariance / jnp.outer(spread, spread) ** 2
+    np.testing.assert_allclose(information, covariance / np.outer(sigma, sigma) ** 2, atol=1e-3)
     assert found.effective > 0.9
+
+
+@pytest.mark.parametrize("name", ["greedy", "epsilon-greedy", "lil-ucb"])
+def test_tilted_draws_are_draws_elsewhere(name, x64):
+    """Draws made at other means, reweighted to these: the same score and information, and the same normaliser."""
+    policy, arms = POLICIES[name], np.array(LOGS[2])
+    forced, sigma = np.arange(len(arms)) < 2, np.array([1.0, 0.7])
+    mean, other = np.array([1.3, 0.2]), np.array([1.5, -0.1])
+    _, total, covariance = brute_force(policy, arms, forced, mean, sigma)
+    rewards = jnp.asarray(mean[arms], float)
+    log = make_log(jnp.asarray(arms, jnp.int32), rewards, jnp.asarray(forced), 2)
+    at, spread = jnp.asarray(other, float), jnp.asarray(sigma, float)
+
+    @jax.jit
+    def run(rewards, noise, tilt):
+        path = most_likely_path(policy, log, at, spread, rewards, 6)
+        draws = draw_paths(policy, log, at, spread, path, noise)
+        return moments(draws, tilt), expected_total(draws, tilt)
+
+    found, alone = run(rewards, sobol_normals(len(arms), 17), jnp.asarray((mean - other) / sigma**2, float))
+    observed = mean[arms] @ np.eye(2)[arms]
+    np.testing.assert_allclose(found.total, total - observed, atol=1e-3)
+    np.testing.assert_allclose(alone, found.total, atol=1e-5)
+    np.testing.assert_allclose(found.covariance, covariance, atol=3e-3)
+
+
+def test_without_choices_the_moments_are_exact(x64):
+    """Pulls that say nothing: sums are Normal(pulls x mean, pulls x sigma^2), whatever the noise, tilted or not."""
+    arms, mean, sigma = np.array([0, 1, 1, 0, 1]), np.array([0.4, -0.2]), np.array([1.0, 2.0])
+    rewards = jnp.asarray([0.3, -1.0, 0.7, 2.0, 0.1], float)
+    log = make_log(jnp.asarray(arms, jnp.int32), rewards, jnp.zeros(5, bool), 2)
+    at, spread = jnp.asarray(mean, float), jnp.asarray(sigma, float)
+    noise = jax.random.normal(jax.random.key(0), (5, 40), float)
+    draws = jax.jit(partial(draw_paths, jb.Uniform(), log))(at, spread, rewards, noise)
+    pulls, observed = np.array([2, 3]), np.asarray(rewards) @ np.eye(2)[arms]
+    plain = moments(draws, jnp.zeros(2, float))
+    np.testing.assert_allclose(plain.total, pulls * mean - observed, atol=1e-5)
+    np.testing.assert_allclose(plain.covariance, np.diag(pulls * sigma**2), atol=1e-4)
+    np.testing.assert_allclose(plain.log_normaliser, 5 * np.log(0.5), atol=1e-5)
+    tilted = moments(draws, jnp.asarray([0.1, -0.05], float))
+    np.testing.assert_allclose(tilted.total, pulls * (mean + np.array([0.1, -0.05]) * sigma**2) - observed, atol=0.02)
 
 
 def test_the_most_likely_path_is_a_maximum():

@@ -1,0 +1,70 @@
+"""Draws of the rewards given the arms by Markov chains: for policies that look at more than pulls and sums."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from jaxbias.estimators.draws import Draws, make_draws
+from jaxbias.estimators.gaussian import Log
+from jaxbias.likelihood import log_density
+from jaxbias.policies import Policy
+from jaxbias.rewards import Normal
+from jaxbias.sampling import ChainInfo, Sampler, chain_diagnostics, sample_chain
+
+
+class ChainSummary(NamedTuple):
+    """What several chains say about the sums they sampled: the worst arm's figures."""
+
+    effective_sample_size: Float[Array, ""]
+    r_hat: Float[Array, ""]
+    acceptance: Float[Array, ""]
+    divergences: Int[Array, ""]
+    nan_energies: Int[Array, ""]
+
+
+class Chains(NamedTuple):
+    """Where the chains are, to go on from when the means have moved."""
+
+    rewards: Float[Array, "chains steps"]
+    summary: ChainSummary
+
+
+def start_chains(log: Log, num_chains: int) -> Chains:
+    """All chains at the rewards of the log."""
+    unknown, none = jnp.full((), jnp.nan, log.rewards.dtype), jnp.zeros((), jnp.int32)
+    summary = ChainSummary(unknown, unknown, unknown, none, none)
+    return Chains(rewards=jnp.broadcast_to(log.rewards, (num_chains, log.rewards.shape[0])), summary=summary)
+
+
+def sample_chains(
+    key: PRNGKeyArray, policy: Policy, family: Normal, log: Log, mean: Float[Array, " arms"], chains: Chains, sampler: Sampler
+) -> tuple[Draws, Chains]:
+    """Every chain goes on, at these means; a draw is the summed rewards of each arm, a group is a chain."""
+    num_chains, num_arms = chains.rewards.shape[0], mean.shape[0]
+    scale = jnp.broadcast_to(jnp.asarray(family.sigma, mean.dtype), mean.shape)[log.arms]
+
+    def density(rewards: Float[Array, " steps"], mean: Float[Array, " arms"]) -> Float[Array, ""]:
+        return log_density(policy, family, mean, log.arms, rewards, log.forced)
+
+    def run(key: PRNGKeyArray, start: Float[Array, " steps"]) -> tuple[Array, Array, ChainInfo]:
+        samples, info = sample_chain(key, density, start, sampler, mean, scale=scale)
+        off = samples - log.rewards[None]
+        total = jnp.zeros((num_arms, off.shape[0]), off.dtype).at[log.arms].add(off.T)
+        return total, samples[-1], info
+
+    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
+    total, last, info = jax.vmap(run)(keys, chains.rewards)
+    diagnostics = chain_diagnostics(jnp.moveaxis(total, 1, 2))
+    summary = ChainSummary(
+        effective_sample_size=jnp.min(diagnostics.effective_sample_size),
+        r_hat=jnp.max(diagnostics.r_hat),
+        acceptance=jnp.mean(info.acceptance),
+        divergences=jnp.sum(info.divergences, dtype=jnp.int32),
+        nan_energies=jnp.sum(info.nan_energies, dtype=jnp.int32),
+    )
+    unknown = jnp.full((), jnp.nan, mean.dtype)  # chains do not tell the normaliser
+    even = jnp.zeros((total.shape[2], num_chains), mean.dtype)
+    return make_draws(jnp.moveaxis(total, 0, 2), even, unknown), Chains(rewards=last, summary=summary)

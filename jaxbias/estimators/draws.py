@@ -1,0 +1,94 @@
+"""Weighted draws of the summed rewards given the arms, and their moments, also at other means than those of the draws.
+
+Given the arms, Normal rewards of known sigma are an exponential family in the means: at means that differ by `tilt` x sigma^2
+each draw counts exp(tilt . sums) times as much. So one set of draws serves every mean vector near its own.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+ENOUGH = 0.5  # the effective share of the draws above which what is known of their covariance is worth more than it costs
+
+
+class Draws(NamedTuple):
+    """Draws in groups: draws of different groups at the same place are independent (pairs of paths, or chains).
+
+    Fields:
+        total: the summed rewards of each arm, less those of the log.
+        log_weight: of each draw.
+        constant: what to add to the logarithm of the mean weight for the log-probability of the arms.
+        known: the covariance of the distribution drawn from, less that of the draws; zero where it is not known.
+    """
+
+    total: Float[Array, "arms members groups"]
+    log_weight: Float[Array, "members groups"]
+    constant: Float[Array, ""]
+    known: Float[Array, "arms arms"]
+
+
+class Moments(NamedTuple):
+    """Of the summed rewards of each arm, given the arms.
+
+    Fields:
+        log_normaliser: of the density, that is, the log-probability of the arms.
+        total: expectation of the sums, less those of the log.
+        covariance: of the sums.
+        error: covariance of the Monte Carlo error of `total`.
+        effective: the share of the draws that the weights leave.
+    """
+
+    log_normaliser: Float[Array, ""]
+    total: Float[Array, " arms"]
+    covariance: Float[Array, "arms arms"]
+    error: Float[Array, "arms arms"]
+    effective: Float[Array, ""]
+
+
+def make_draws(
+    total: Float[Array, "arms members groups"], log_weight: Float[Array, "members groups"], constant: Float[Array, ""]
+) -> Draws:
+    """Draws of whose covariance nothing is known."""
+    return Draws(total=total, log_weight=log_weight, constant=constant, known=jnp.zeros((total.shape[0],) * 2, total.dtype))
+
+
+def with_covariance(draws: Draws, mean: Float[Array, " arms"], covariance: Float[Array, "arms arms"]) -> Draws:
+    """Draws from a distribution with this mean and covariance: where their weights are even, only the part of the error that
+    the weights make is left."""
+    around = (draws.total - mean[:, None, None]).reshape(mean.shape[0], -1)
+    known = covariance - (around / around.shape[1]) @ around.T
+    return draws._replace(known=jnp.where(_effective(_shares(draws.log_weight)) > ENOUGH, known, 0))
+
+
+def expected_total(draws: Draws, tilt: Float[Array, " arms"]) -> Float[Array, " arms"]:
+    """The first of the moments alone."""
+    share = _shares(draws.log_weight + jnp.tensordot(tilt, draws.total, axes=1))
+    return jnp.sum(draws.total * share[None], axis=(1, 2)) + draws.known @ tilt
+
+
+def moments(draws: Draws, tilt: Float[Array, " arms"]) -> Moments:
+    """At means that differ by `tilt` x sigma^2 from those of the draws."""
+    log_weight = draws.log_weight + jnp.tensordot(tilt, draws.total, axes=1)
+    share = _shares(log_weight)
+    total = jnp.sum(draws.total * share[None], axis=(1, 2))
+    centred = draws.total - total[:, None, None]
+    by_group = jnp.sum(centred * share[None], axis=1)
+    weighted = (centred * share[None]).reshape(total.shape[0], -1)
+    log_size = jnp.log(jnp.asarray(log_weight.size, log_weight.dtype))
+    return Moments(
+        log_normaliser=draws.constant + jax.nn.logsumexp(log_weight) - log_size,
+        total=total + draws.known @ tilt,
+        covariance=weighted @ centred.reshape(total.shape[0], -1).T + draws.known,
+        error=by_group @ by_group.T,
+        effective=_effective(share),
+    )
+
+
+def _shares(log_weight: Float[Array, "members groups"]) -> Float[Array, "members groups"]:
+    return jax.nn.softmax(log_weight, axis=(0, 1))
+
+
+def _effective(share: Float[Array, "members groups"]) -> Float[Array, ""]:
+    return 1 / (share.size * jnp.sum(jnp.square(share)))
