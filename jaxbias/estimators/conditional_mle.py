@@ -12,7 +12,7 @@ from jaxbias.compiling import compiled
 from jaxbias.estimators.chains import ChainSummary
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, wald
-from jaxbias.estimators.gaussian import Log, make_log
+from jaxbias.estimators.gaussian import Log, laplace, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
@@ -22,6 +22,7 @@ from jaxbias.sampling import Sampler
 from jaxbias.settings import as_float, check_settings, is_concrete
 
 PATHS_AT_ONCE = 2**15  # trials x paths in memory together: the arrays of a step then stay in the cache
+MATRICES_AT_ONCE = 2**20  # trials x steps x arms^2 in memory together: several arrays of 4 MB
 CHAIN_NUMBERS_AT_ONCE = 2**26  # trials x chains x samples x steps in memory together: 256 MB
 ENOUGH_DRAWS = 100  # effective draws below which a covariance of several arms is not to be believed
 EXACT = 1e-3  # a Monte Carlo error below this share of the standard error is none, however few the draws
@@ -116,12 +117,16 @@ def conditional_mle(
 def _newton_batch(policy: Policy, family: Any, keys: Any, history: History, num_pairs: int, max_rounds: int) -> NewtonFit:
     sigma = _sigma(family, history)
 
-    def one(trial: tuple[Any, History]) -> NewtonFit:
-        key, trial_history = trial
-        start, given = trial_history.statistics.mean, _given(policy, trial_history)
-        return newton(key, given, sigma, _log(trial_history), start, num_pairs, max_rounds)
+    def first(trial: History) -> tuple[Array, Array]:
+        return laplace(_given(policy, trial), _log(trial), sigma, trial.statistics.mean)
 
-    return _by_trial(one, keys, history, PATHS_AT_ONCE // (2 * num_pairs))
+    def then(trial: tuple[Any, History, tuple[Array, Array]]) -> NewtonFit:
+        key, trial_history, start = trial
+        return newton(key, _given(policy, trial_history), sigma, _log(trial_history), *start, num_pairs, max_rounds)
+
+    # Two passes over the trials, as the first needs little memory for each and runs best with many at once.
+    starts = _by_trial(first, history, MATRICES_AT_ONCE // (history.num_steps * history.num_arms**2))
+    return _by_trial(then, (keys, history, starts), PATHS_AT_ONCE // (2 * num_pairs))
 
 
 @partial(compiled, static=("num_chains", "max_rounds"))
@@ -133,7 +138,7 @@ def _chains_batch(
         start, given = trial_history.statistics.mean, _given(policy, trial_history)
         return newton_with_chains(key, given, family, _log(trial_history), start, num_chains, sampler, max_rounds)
 
-    return _by_trial(one, keys, history, CHAIN_NUMBERS_AT_ONCE // (num_chains * sampler.num_samples * history.num_steps))
+    return _by_trial(one, (keys, history), CHAIN_NUMBERS_AT_ONCE // (num_chains * sampler.num_samples * history.num_steps))
 
 
 @partial(compiled, static=("num_pairs", "num_chains"))
@@ -155,11 +160,12 @@ def _divergence_batch(
         there = newton_with_chains(draws_key, given, family, log, fit.mean, num_chains, sampler, max_rounds=1)
         return fit, there.covariance
 
-    return _by_trial(one, keys, history, PATHS_AT_ONCE // (2 * num_pairs))
+    return _by_trial(one, (keys, history), PATHS_AT_ONCE // (2 * num_pairs))
 
 
-def _by_trial(one: Any, keys: Any, history: History, at_once: int) -> Any:
-    return jax.lax.map(one, (keys, history), batch_size=max(1, min(at_once, history.arms.shape[0])))
+def _by_trial(one: Any, trials: Any, at_once: int) -> Any:
+    count = jax.tree.leaves(trials)[0].shape[0]
+    return jax.lax.map(one, trials, batch_size=max(1, min(at_once, count)))
 
 
 def _given(policy: Any, history: History) -> Policy:

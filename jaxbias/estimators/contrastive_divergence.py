@@ -52,7 +52,7 @@ class ContrastiveDivergence:
     optimiser: optax.GradientTransformation = PAPER_OPTIMISER
     num_iterations: int = setting(default=600, allowed=COUNT)
     num_samples: int = setting(default=30, allowed=COUNT)
-    kernel: str = setting(default="random_walk", allowed=one_of(*TARGETS))
+    kernel: str = setting(default="single_site", allowed=one_of(*TARGETS))
     persistent: bool = False
     step_size: float | None = dataclasses.field(default=None, metadata={"allowed": POSITIVE})
     acceptance: tuple[float, float] | None = dataclasses.field(default=None, metadata={"allowed": PROBABILITY})

@@ -21,6 +21,7 @@ from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
 LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
+LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
 CLOSE = 0.05  # in standard errors: as near as the Gaussian's own maximum needs to be, as the paths drawn there correct it
 
 
@@ -173,14 +174,14 @@ def most_likely_path(
 
 
 def laplace(
-    policy: Policy, log: Log, sigma: Float[Array, " arms"], start: Float[Array, " arms"], max_rounds: int
+    policy: Policy, log: Log, sigma: Float[Array, " arms"], start: Float[Array, " arms"]
 ) -> tuple[Float[Array, " arms"], Float[Array, " steps"]]:
     """The maximum with the Gaussian in place of the density, and its most likely path: both move in the same rounds."""
     by_variance = 1 / jnp.square(sigma)
 
     def going(search: tuple[Array, ...]) -> Array:
         rounds, far, _, _ = search
-        return (rounds < max_rounds) & (far > CLOSE)
+        return (rounds < LAPLACE_ROUNDS) & (far > CLOSE)
 
     def improve(search: tuple[Array, ...]) -> tuple[Array, ...]:
         rounds, _, mean, path = search

@@ -15,13 +15,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start_chains
 from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
-from jaxbias.estimators.gaussian import Log, draw_paths, laplace, most_likely_path
+from jaxbias.estimators.gaussian import Log, draw_paths, most_likely_path
 from jaxbias.policies import Policy
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
 
-LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
-RENEWED_ROUNDS = 1  # Newton steps towards the most likely path after a move of the means
+ROUNDS = 10  # towards the most likely path from the log itself; five or six are usual
 LONGEST_MOVE = 1.0  # in standard errors, of the means away from those the draws were made at: the weights still spread well
 NEAR = 0.5  # a move after which the draws need not be made anew: 22% of them are lost to the weights
 SMALL = 1e-3  # a step this small against the standard error changes no figure anyone reads
@@ -61,18 +60,20 @@ def newton(
     policy: Policy,
     sigma: Float[Array, " arms"],
     log: Log,
-    start: Float[Array, " arms"],
+    mean: Float[Array, " arms"],
+    path: Float[Array, " steps"],
     pairs: int,
     max_rounds: int,
 ) -> NewtonFit:
-    """The maximum for one trial of a policy that keeps pulls and sums, from pairs of paths."""
+    """The maximum for one trial of a policy that keeps pulls and sums, from pairs of paths; starts where `laplace` ended.
+
+    The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
+    """
     noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
 
     def draw(mean: Array, path: Array) -> tuple[Draws, Array]:
-        path = most_likely_path(policy, log, mean, sigma, path, RENEWED_ROUNDS)
         return draw_paths(policy, log, mean, sigma, path, noise), path
 
-    mean, path = laplace(policy, log, sigma, start, LAPLACE_ROUNDS)
     return _search(draw, sigma, log, mean, path, max_rounds)[0]
 
 
@@ -101,7 +102,7 @@ def covariance_at(
     key: PRNGKeyArray, policy: Policy, sigma: Float[Array, " arms"], log: Log, mean: Float[Array, " arms"], pairs: int
 ) -> Float[Array, "arms arms"]:
     """The inverse of the conditional information at given means, for an estimate that was found otherwise."""
-    path = most_likely_path(policy, log, mean, sigma, log.rewards, LAPLACE_ROUNDS // 2)
+    path = most_likely_path(policy, log, mean, sigma, log.rewards, ROUNDS)
     noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
     found = moments(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros_like(mean))
     return jnp.linalg.inv(_information(found, sigma))

@@ -30,8 +30,9 @@ def choice_log_probs(index: Float[Array, " arms"], tau: float | Float[Array, ""]
     if is_zero(tau):
         return _best_log_probs(index, ties)
     tau = jnp.asarray(tau, index.dtype)
-    noisy = jax.nn.log_softmax(index / jnp.where(tau > 0, tau, 1))
-    return jnp.where(tau > 0, noisy, _best_log_probs(index, ties))
+    return jax.lax.cond(
+        tau > 0, lambda: jax.nn.log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties)
+    )
 
 
 def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " arms"]:
