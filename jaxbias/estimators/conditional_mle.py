@@ -1,5 +1,6 @@
 """The conditional maximum likelihood estimator: the means that make the rewards most likely, given the arms that were chosen."""
 
+import dataclasses
 from functools import partial
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.chains import ChainSummary
+from jaxbias.estimators.checks import check_history, check_level, check_rewards, first_unpulled, refuse
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, wald
 from jaxbias.estimators.gaussian import Log, laplace, make_log
@@ -19,7 +21,7 @@ from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy, check_policy, keeps_statistics
 from jaxbias.rewards import Family, Normal, check_family
 from jaxbias.sampling import Sampler
-from jaxbias.settings import as_float, check_settings, is_concrete
+from jaxbias.settings import check_settings, is_concrete
 
 PATHS_AT_ONCE = 2**15  # trials x paths in memory together: the arrays of a step then stay in the cache
 MATRICES_AT_ONCE = 2**20  # trials x steps x arms^2 in memory together: several arrays of 4 MB
@@ -219,27 +221,19 @@ def _apart(chains: ChainSummary) -> Bool[Array, " trials"]:
 
 def _prepare(history: History, policy: Policy, family: Family, solver: str, level: float, given_draws: bool) -> History:
     """The history as arrays, checked against what this estimator can do."""
-    arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
-    if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
-        raise ValueError(f"history has arms of shape {arms.shape} and rewards of shape {rewards.shape}; allowed: both (steps,)")
     if solver not in ("newton", "contrastive_divergence"):
         raise ValueError(f"solver is {solver!r}; allowed: 'newton' or 'contrastive_divergence'")
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; allowed: a number above 0 and below 1")
+    check_level(level)
     check_policy(policy, history.num_arms)
     check_family(family, np.zeros(history.num_arms))
     if not isinstance(family, Normal):
         raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
-    draws = _recorded_draws(history, policy) if given_draws else None
-    checked = History(
-        arms=arms.astype(jnp.int32),
-        rewards=rewards,
-        num_arms=history.num_arms,
-        forced=jnp.asarray(history.forced_steps),
-        draws=draws,
-    )
-    if is_concrete((arms, rewards, policy)):
-        _check_values(checked, policy)
+    checked = dataclasses.replace(check_history(history), held_out=None)
+    check_rewards(checked, family)
+    draws = _recorded_draws(checked, policy) if given_draws else None
+    checked = dataclasses.replace(checked, draws=draws)
+    if is_concrete((checked, policy)):
+        _check_choices(checked, policy)
     return checked
 
 
@@ -247,51 +241,34 @@ def _recorded_draws(history: History, policy: Policy) -> Float[Array, "*trials s
     if not hasattr(policy, "given"):
         raise ValueError(f"given_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
     if history.draws is None:
-        raise ValueError(
-            "given_draws is True and history.draws is None; allowed: the draws, as simulate(..., keep_draws=True) has"
-        )
-    draws = as_float(history.draws)
-    expected = (*jnp.shape(history.arms), history.num_arms)
-    if draws.shape != expected:
-        raise ValueError(f"history.draws has shape {draws.shape}; allowed: {expected}, one draw for each step and arm")
-    return draws
+        raise ValueError("given_draws is True and history.draws is None; allowed: what simulate(..., keep_draws=True) records")
+    expected = (*history.arms.shape, history.num_arms)
+    if history.draws.shape != expected:
+        raise ValueError(f"history.draws has shape {history.draws.shape}; allowed: {expected}, one draw for each step and arm")
+    return history.draws
 
 
-def _check_values(history: History, policy: Policy) -> None:
-    """What only the numbers show: which trial and step is wrong."""
-    arms, rewards = np.atleast_2d(history.arms), np.atleast_2d(history.rewards)
-    outside = (arms < 0) | (arms >= history.num_arms)
-    _refuse(outside, arms, "history.arms is {value} at {where}; allowed: 0 to " + str(history.num_arms - 1))
-    _refuse(~np.isfinite(rewards), rewards, "history.rewards is {value} at {where}; allowed: finite numbers")
-    never = sorted(set(range(history.num_arms)) - set(np.unique(arms)))
-    pulled = (arms[:, :, None] == np.arange(history.num_arms)).any(axis=1)
-    if not pulled.all():
-        row, arm = np.argwhere(~pulled)[0]
-        raise ValueError(f"arm {never[0] if never else arm} was never pulled in trial {row}; allowed: each arm once or more")
-    log_probs = np.asarray(_choices(policy, jax.tree.map(jnp.asarray, history)))
-    log_probs = log_probs.reshape(*arms.shape, history.num_arms)
-    free = ~np.atleast_2d(history.forced_steps)
+def _check_choices(history: History, policy: Policy) -> None:
+    """Whether every arm was pulled, and every choice is one the policy makes at random."""
+    missing = first_unpulled(history)
+    if missing is not None:
+        raise ValueError(f"arm {missing[1]} was never pulled in trial {missing[0]}; allowed: each arm once or more")
+    log_probs, free = np.asarray(_choices(policy, history)), ~np.asarray(history.forced_steps)
     if history.draws is None and free.any() and not _is_random(log_probs[free]):
         raise ValueError(
             f"policy is {policy}, whose choices are not random; conditional_mle needs randomised choices (tau > 0): "
             "mean_matching does not"
         )
-    chosen = np.take_along_axis(log_probs, arms[:, :, None], axis=2)[:, :, 0]
-    _refuse(free & ~np.isfinite(chosen), arms, "history.arms is {value} at {where}, which the policy gives probability zero")
-
-
-def _refuse(wrong: np.ndarray, values: np.ndarray, message: str) -> None:
-    if wrong.any():
-        trial, step = np.argwhere(wrong)[0]
-        where = f"step {step}" if wrong.shape[0] == 1 else f"trial {trial}, step {step}"
-        raise ValueError(message.format(value=values[trial, step], where=where))
+    chosen = np.take_along_axis(log_probs, np.asarray(history.arms)[..., None], axis=-1)[..., 0]
+    impossible = free & ~np.isfinite(chosen)
+    refuse(impossible, history.arms, "history.arms is {value} at {where}, which the policy gives probability zero")
 
 
 def _is_random(log_probs: np.ndarray) -> bool:
     """Whether at some step every arm has a chance, or two have different ones: more than ties among the best."""
     possible = np.isfinite(log_probs)
-    uneven = possible & (log_probs < log_probs.max(axis=1, keepdims=True))
-    return bool(uneven.any() or possible.all(axis=1).any())
+    uneven = possible & (log_probs < log_probs.max(axis=-1, keepdims=True))
+    return bool(uneven.any() or possible.all(axis=-1).any())
 
 
 @compiled

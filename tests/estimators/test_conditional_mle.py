@@ -202,7 +202,7 @@ def bad(history=None, policy=None, family=None, **options):
 BAD = [
     (dict(policy=jb.LilUCB()), "whose choices are not random; conditional_mle needs randomised choices .tau > 0.: mean_matching"),
     (dict(given_draws=True), "given_draws is True and policy is Greedy; allowed with it: Thompson"),
-    (dict(given_draws=True, policy=jb.Thompson()), "given_draws is True and history.draws is None; allowed: the draws"),
+    (dict(given_draws=True, policy=jb.Thompson()), "given_draws is True and history.draws is None; allowed: what simulate"),
     (
         dict(
             given_draws=True,

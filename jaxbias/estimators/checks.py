@@ -1,0 +1,91 @@
+"""What every estimator asks of a log before it believes it: which argument is wrong, where, and what is allowed."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxbias.compiling import compiled
+from jaxbias.history import History
+from jaxbias.likelihood import choice_log_probs
+from jaxbias.policies import Policy
+from jaxbias.rewards import Family, at_arm
+from jaxbias.settings import as_float, is_concrete
+
+INSIDE = 0.5  # a mean that every family allows
+
+
+def check_level(level: float) -> None:
+    """The level of an interval."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; allowed: a number above 0 and below 1")
+
+
+def check_history(history: History) -> History:
+    """The history as arrays, refused where an arm is unknown or a reward is not a finite number."""
+    arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
+    if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
+        raise ValueError(f"history has arms of shape {arms.shape} and rewards of shape {rewards.shape}; allowed: both (steps,)")
+    if not jnp.issubdtype(arms.dtype, jnp.integer):
+        raise ValueError(f"history.arms is of {arms.dtype}; allowed: whole numbers, 0 to {history.num_arms - 1}")
+    if is_concrete((arms, rewards)):
+        numbers = np.asarray(arms)
+        outside = (numbers < 0) | (numbers >= history.num_arms)
+        refuse(outside, arms, "history.arms is {value} at {where}; allowed: 0 to " + str(history.num_arms - 1))
+        refuse(~np.isfinite(rewards), rewards, "history.rewards is {value} at {where}; allowed: finite numbers")
+    return History(
+        arms=arms.astype(jnp.int32),
+        rewards=rewards,
+        num_arms=history.num_arms,
+        forced=jnp.asarray(history.forced_steps),
+        held_out=None if history.held_out is None else as_float(history.held_out),
+        draws=None if history.draws is None else as_float(history.draws),
+    )
+
+
+def check_rewards(history: History, family: Family) -> None:
+    """Refuses a reward that the family cannot give."""
+    if is_concrete((history.rewards, family)):
+        log_prob = _reward_log_probs(family, history)
+        name = type(family).__name__
+        refuse(~np.isfinite(log_prob), history.rewards, "history.rewards is {value} at {where}, which " + name + " cannot give")
+
+
+@compiled
+def _reward_log_probs(family: Any, history: History) -> Array:
+    def one(arm: Array, reward: Array) -> Array:
+        return at_arm(family, arm, history.num_arms).log_prob(reward, jnp.full_like(reward, INSIDE))
+
+    return jnp.vectorize(one)(history.arms, history.rewards)
+
+
+def first_unpulled(history: History) -> tuple[int, int] | None:
+    """The first trial, and in it the first arm, without a single pull."""
+    arms = np.atleast_2d(history.arms)
+    pulled = np.zeros((arms.shape[0], history.num_arms), bool)
+    np.put_along_axis(pulled, arms, True, axis=1)
+    missing = np.argwhere(~pulled)
+    return (int(missing[0, 0]), int(missing[0, 1])) if len(missing) else None
+
+
+def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trials steps arms"]:
+    """The log-probability of every arm at every step, read off the policy before the step."""
+    return _replayed(policy, history)
+
+
+@compiled
+def _replayed(policy: Policy, history: History) -> Array:
+    one = partial(choice_log_probs, policy, num_arms=history.num_arms)
+    return (one if history.arms.ndim == 1 else jax.vmap(one))(history.arms, history.rewards)
+
+
+def refuse(wrong: Any, values: Any, message: str) -> None:
+    """Raises ValueError at the first step that is wrong, with `{value}` and `{where}` of the message filled in."""
+    wrong, values = np.atleast_2d(wrong), np.atleast_2d(values)
+    if wrong.any():
+        trial, step = np.argwhere(wrong)[0]
+        where = f"step {step}" if wrong.shape[0] == 1 else f"trial {trial}, step {step}"
+        raise ValueError(message.format(value=values[trial, step], where=where))

@@ -1,0 +1,66 @@
+"""Three ways to the same maximum: Newton's method on paths, contrastive divergence run long, and NumPyro as it comes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpyro.infer import HMC, MCMC
+
+import jaxbias as jb
+from jaxbias.likelihood import log_density
+
+LOGS = [
+    (8, [1.0, 0.75], jb.Greedy(tau=1.0)),
+    (30, [1.0, 0.5, 0.0], jb.EpsilonGreedy(tau=1.0)),
+    (60, [1.0, 0.75, 0.5, 0.38, 0.25], jb.LilUCB(tau=1.0)),
+]
+NUM_KEYS = 32
+LONG = jb.ContrastiveDivergence(
+    optimiser=optax.sgd(optax.exponential_decay(0.1, 200, 0.5, end_value=0.002)),
+    num_iterations=1500,
+    num_samples=20,
+    kernel="hmc",
+    persistent=True,
+    tail=500,
+)
+
+
+def numpyro_step(history, policy, mean):
+    """The Newton step from these means by rewards that NumPyro's own HMC drew, and its standard error."""
+    arms, forced = history.arms, history.forced_steps
+    potential = lambda rewards: -log_density(policy, jb.Normal(), mean, arms, rewards, forced)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        chains = MCMC(
+            HMC(potential_fn=potential, trajectory_length=1.5),
+            num_warmup=500,
+            num_samples=4000,
+            num_chains=16,
+            chain_method="vectorized",
+            progress_bar=False,
+        )
+        chains.run(jax.random.key(5), init_params=jnp.broadcast_to(history.rewards, (16, history.num_steps)))
+        draws = np.asarray(chains.get_samples(group_by_chain=True), np.float64)
+    off = (draws - np.asarray(history.rewards, np.float64)) @ np.eye(history.num_arms)[np.asarray(arms)]
+    covariance = np.linalg.inv(np.cov(off.reshape(-1, history.num_arms).T))
+    steps = -off.mean(axis=1) @ covariance
+    return steps.mean(axis=0), steps.std(axis=0, ddof=1) / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_steps", "mean", "policy"), LOGS)
+def test_within_a_hundredth(num_steps, mean, policy):
+    history = jb.simulate(jax.random.key(11), policy, jb.Normal(), mean, num_steps)
+    newton = jb.conditional_mle(jax.random.key(1), history, policy, jb.Normal(), num_paths=2**16)
+    step, error = numpyro_step(history, policy, newton.mean)
+    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (NUM_KEYS, *leaf.shape)), history)
+    divergence = jb.conditional_mle(
+        jax.random.key(2), many, policy, jb.Normal(), "contrastive_divergence", settings=LONG, num_paths=64
+    )
+    average = np.mean(divergence.mean, axis=0)
+
+    assert np.abs(newton.mean - history.statistics.mean).max() > 0.03
+    assert (error < 0.004).all()
+    assert np.abs(step).max() < 0.01
+    assert np.abs(average - newton.mean).max() < 0.01
+    assert np.abs(average - newton.mean - step).max() < 0.01
