@@ -4,7 +4,9 @@
 
 The score is the gradient of the family's log-likelihood in the means: the policy's term does not depend on them. The samples
 are a few Metropolis steps from the data, too few to forget where they began, so that with the paper's settings the iterates
-stop short of the maximum; a persistent chain and a falling rate reach it.
+stop short of the maximum; a persistent chain and a falling rate reach it. The paper does not say how its chain proposes. One
+reward at a time gives its printed figures in all twelve cells of its Tables 2 and 3; all rewards at once has too large an MSE in
+four of them, by 8 to 13 points.
 """
 
 import dataclasses

@@ -44,6 +44,54 @@ def test_tables_two_and_three(num_steps, mean, policy, bias, mse, bias_left, mse
     assert 0.935 <= inside.mean() <= 0.965
 
 
+# Steps, means, policy, original bias and MSE, and the paper's percentages of them.
+PRINTED = [
+    (8, TWO, jb.LilUCB(tau=1.0), -0.258, 0.559, 6.2, 86),
+    (20, FIVE, jb.Greedy(tau=1.0), -0.346, 0.572, 18.0, 89),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_steps", "mean", "policy", "bias", "mse", "bias_left", "mse_left"), PRINTED)
+def test_the_papers_algorithm_gives_the_papers_figures(num_steps, mean, policy, bias, mse, bias_left, mse_left):
+    """Two of the twelve cells, the two that the choice of sampler moves most: bias within 4 combined errors, MSE within 8."""
+    history = jb.simulate(jax.random.key(7), policy, jb.Normal(), mean, num_steps, 1000)
+    found = jb.conditional_mle(jax.random.key(8), history, policy, jb.Normal(), "contrastive_divergence", num_paths=16)
+    error = np.asarray(found.mean, np.float64) - mean
+    left, stderr = 100 * error.mean() / bias, 100 * error.mean(axis=1).std() / np.sqrt(1000) / abs(bias)
+    assert abs(left - bias_left) < 4 * np.sqrt(2) * stderr
+    assert abs(100 * (error**2).mean() / mse - mse_left) < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mean", "bias"), [(TWO, -0.38), (FIVE, -0.40)])
+def test_a_thousand_steps_leave_no_bias(mean, bias):
+    """Table 4, Greedy: less than 3% of the original bias is left; the standard error of that is under 1%."""
+    policy = jb.Greedy(tau=1.0)
+    history = jb.simulate(jax.random.key(7), policy, jb.Normal(), mean, 1000, 128)
+    found = jb.conditional_mle(jax.random.key(1), history, policy, jb.Normal(), num_paths=256)
+    error = np.asarray(found.mean, np.float64) - mean
+    assert 100 * error.mean(axis=1).std() / np.sqrt(128) / abs(bias) < 1
+    assert abs(100 * error.mean() / bias) < 3
+    assert found.converged.all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given_draws", [False, True])
+def test_thompson_in_both_forms(given_draws):
+    """T = 24: no bias within 4 errors, intervals that cover; but conditioning on the draws leaves little to learn from."""
+    policy = jb.Thompson(tau=1.0 if given_draws else 0.0)
+    history = jb.simulate(jax.random.key(7), policy, jb.Normal(), TWO, 24, 1000, keep_draws=True)
+    found = jb.conditional_mle(jax.random.key(1), history, policy, jb.Normal(), num_paths=128, given_draws=given_draws)
+    error = np.asarray(found.mean, np.float64) - TWO
+    assert abs(error.mean()) < 4 * error.mean(axis=1).std() / np.sqrt(1000)
+    inside = (np.asarray(found.lower) <= TWO) & (np.asarray(found.upper) >= TWO)
+    assert 0.935 <= inside.mean() <= 0.965
+    assert found.converged.mean() > 0.99
+    noisy_mean = np.asarray(history.statistics.mean) - TWO
+    assert ((error**2).mean() > 3 * (noisy_mean**2).mean()) == given_draws
+
+
 def test_one_log_is_the_batch_of_one():
     policy, family = jb.Greedy(tau=1.0), jb.Normal()
     batch = jb.simulate(jax.random.key(0), policy, family, TWO, 10, 3)
