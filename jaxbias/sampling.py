@@ -177,7 +177,7 @@ def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"]
     def random_walk(number: Int[Array, ""], point: Point, step_size: Float[Array, ""]) -> tuple[Point, Move]:
         noise, (uniform, where) = _draws(words, number, scale)
         if sampler.kernel == "single_site":
-            noise = jnp.where(jnp.arange(noise.shape[0]) == (where * noise.shape[0]).astype(jnp.int32), noise, 0)
+            noise = jnp.where(jnp.arange(noise.shape[0], dtype=jnp.int32) == (where * noise.shape[0]).astype(jnp.int32), noise, 0)
         rewards = point.rewards + step_size * scale * noise
         proposal = Point(rewards=rewards, energy=energy(rewards), gradient=None)
         return _accept(uniform, point, proposal, proposal.energy - point.energy, diverges=False)
