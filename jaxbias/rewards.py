@@ -2,6 +2,9 @@
 
 A family is two functions, `sample(key, mean)` and `log_prob(reward, mean)`. What a family knows about each arm (such as one
 sigma per arm) is a leaf with one value per arm; `at_arm` picks the value of the arm that was pulled.
+
+A family may also bring `variance(mean)`, where it is an exponential family with the reward as its statistic, which makes its
+score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test.
 """
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -43,6 +46,10 @@ class Normal:
 
     sigma: Any = setting(default=1.0, allowed=POSITIVE)
 
+    def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """sigma^2."""
+        return jnp.broadcast_to(jnp.square(jnp.asarray(self.sigma, mean.dtype)), mean.shape)
+
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """mean + sigma z, with z standard normal."""
         sigma = jnp.asarray(self.sigma, mean.dtype)
@@ -65,6 +72,11 @@ class Bernoulli:
     """
 
     mean_allowed = Allowed("a number from 0 to 1 for each arm", lambda mean: (mean >= 0) & (mean <= 1))
+    mean_range = (0.0, 1.0)
+
+    def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """mean (1 - mean)."""
+        return mean * (1 - mean)
 
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """1 with probability mean."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 from tqdm.auto import tqdm
 
 from jaxbias.compiling import compiled
@@ -142,11 +142,11 @@ def open_trials(
     num_arms, size = problem.mean.shape[0], words.shape[-1]
     state = problem.policy.init(num_arms)
     statistics = None if keeps_statistics(problem.policy) else StatisticsPolicy().init(num_arms)
-    start = jax.tree.map(
-        lambda leaf: trials_minor(jnp.broadcast_to(leaf, (size, *leaf.shape))),
-        jax.tree.map(jnp.asarray, Progress(state=state, statistics=statistics)),
-    )
-    step = partial(_step, problem, extras, forced=True)
+    start = _for_all_trials(Progress(state=state, statistics=statistics), size)
+
+    def step(words: jax.Array, progress: Progress, number: jax.Array) -> tuple[Progress, Outcome]:
+        return _step(problem, extras, words, progress, number, (number, True))
+
     return _scan(step, words, start, jnp.arange(num_arms), emit)
 
 
@@ -160,8 +160,32 @@ def continue_trials(
     extras: Extras = NOTHING_ELSE,
 ) -> tuple[Progress, Any]:
     """The steps from `first_step` to `num_steps`, each chosen by the policy."""
-    step = partial(_step, problem, extras, forced=False)
+    step = partial(_step, problem, extras)
     return _scan(step, words, progress, jnp.arange(first_step, num_steps), emit)
+
+
+def follow_trials(
+    problem: Problem, words: jax.Array, arms: Int[Array, " steps"], forced: Bool[Array, " steps"]
+) -> tuple[Any, ArmStatistics]:
+    """Every step of trials that are forced where, and to the arm, that a log was: their states, and what each arm has."""
+    state, size = problem.policy.init(problem.mean.shape[0]), words.shape[-1]
+    statistics = None if keeps_statistics(problem.policy) else StatisticsPolicy().init(problem.mean.shape[0])
+    start = _for_all_trials(Progress(state=state, statistics=statistics), size)
+    all_trials = jax.vmap(partial(_step, problem, NOTHING_ELSE), in_axes=(-1, 0, None, None))
+
+    def body(progress: Progress, step: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[Progress, None]:
+        number, arm, is_forced = step
+        progress, _ = all_trials(words, progress, number, (arm, is_forced))
+        return jax.tree.map(trials_minor, progress), None
+
+    progress, _ = jax.lax.scan(body, start, (jnp.arange(arms.shape[0]), arms, forced))
+    return progress.state, statistics_of(progress)
+
+
+def _for_all_trials(progress: Progress, size: int) -> Progress:
+    return jax.tree.map(
+        lambda leaf: trials_minor(jnp.broadcast_to(leaf, (size, *leaf.shape))), jax.tree.map(jnp.asarray, progress)
+    )
 
 
 def _scan(
@@ -182,14 +206,17 @@ def _scan(
 
 
 def _step(
-    problem: Problem, extras: Extras, words: jax.Array, progress: Progress, number: jax.Array, forced: bool
+    problem: Problem,
+    extras: Extras,
+    words: jax.Array,
+    progress: Progress,
+    number: jax.Array,
+    forced: tuple[jax.Array, jax.Array | bool] | None = None,
 ) -> tuple[Progress, Outcome]:
-    """One step of one trial."""
+    """One step of one trial; `forced` is an arm, and whether it is pulled whatever the policy says."""
     policy, family, mean = problem
     choice, reward_key, held_out_key = (step_key(words, number * PURPOSES + purpose) for purpose in range(PURPOSES))
-    arm, draws = (number, None) if forced else _choose(choice, policy, progress.state, extras.draws)
-    if forced and extras.draws:
-        draws = jnp.zeros_like(mean)
+    arm, draws = _choose(choice, policy, progress.state, extras.draws, forced, mean)
     family, mean = at_arm((family, mean), arm, mean.shape[0])
     reward = family.sample(reward_key, mean)
     second = family.sample(held_out_key, mean) if extras.held_out else None
@@ -200,11 +227,14 @@ def _step(
     return Progress(state=state, statistics=statistics), Outcome(arm=arm, reward=reward, held_out=second, draws=draws)
 
 
-def _choose(key: Any, policy: Any, state: Any, with_draws: bool) -> tuple[jax.Array, jax.Array | None]:
-    if not with_draws:
-        return sample_arm(key, policy, state), None
-    draws = policy.draw(key, state)
-    return policy.choose(key, state, draws), draws
+def _choose(
+    key: Any, policy: Any, state: Any, with_draws: bool, forced: Any, mean: jax.Array
+) -> tuple[jax.Array, jax.Array | None]:
+    if forced is not None and forced[1] is True:
+        return forced[0], jnp.zeros_like(mean) if with_draws else None
+    draws = policy.draw(key, state) if with_draws else None
+    arm = sample_arm(key, policy, state) if draws is None else policy.choose(key, state, draws)
+    return arm if forced is None else jnp.where(forced[1], forced[0], arm.astype(forced[0].dtype)), draws
 
 
 def _as_before(new: Any, old: jax.Array) -> jax.Array:

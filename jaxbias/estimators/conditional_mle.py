@@ -13,7 +13,7 @@ from jaxbias.compiling import compiled
 from jaxbias.estimators.chains import ChainSummary
 from jaxbias.estimators.checks import check_history, check_level, check_rewards, first_unpulled, refuse
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
-from jaxbias.estimators.estimate import Estimate, wald
+from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.gaussian import Log, laplace, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
 from jaxbias.history import History
@@ -29,15 +29,6 @@ CHAIN_NUMBERS_AT_ONCE = 2**26  # trials x chains x samples x steps in memory tog
 ENOUGH_DRAWS = 100  # effective draws below which a covariance of several arms is not to be believed
 EXACT = 1e-3  # a Monte Carlo error below this share of the standard error is none, however few the draws
 LARGEST_R_HAT = 1.05  # of chains that have met: beyond it they still disagree about where the rewards are
-
-STATUS = (
-    "converged",
-    "not finite",
-    "the mean was still moving after max_rounds",
-    "too few effective draws",
-    "the Monte Carlo error is above a quarter of the standard error",
-    "the chains have not met: r_hat is above 1.05",
-)
 
 
 def conditional_mle(
@@ -199,8 +190,14 @@ def _from_newton(fit: NewtonFit, level: float) -> Estimate:
     imprecise = ~(fit.monte_carlo_error < 0.25 * stderr)
     apart = jnp.zeros_like(few) if fit.chains is None else jnp.broadcast_to(_apart(fit.chains)[..., None], few.shape)
     infinite = ~(jnp.isfinite(fit.mean) & jnp.isfinite(stderr))
-    wrong = [infinite, moving, few, imprecise, apart]
-    status = jnp.select(wrong, list(range(1, len(STATUS))), 0)
+    wrong = {
+        "not finite": infinite,
+        "the mean was still moving after max_rounds": moving,
+        "too few effective draws": few,
+        "the Monte Carlo error is above a quarter of the standard error": imprecise,
+        "the chains have not met: r_hat is above 1.05": apart,
+    }
+    status = jnp.select(list(wrong.values()), [status_of(words) for words in wrong], 0)
     diagnostics = {
         "status": status,
         "monte_carlo_error": fit.monte_carlo_error,

@@ -9,6 +9,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+STATUS = (
+    "converged",
+    "not finite",
+    "the mean was still moving after max_rounds",
+    "too few effective draws",
+    "the Monte Carlo error is above a quarter of the standard error",
+    "the chains have not met: r_hat is above 1.05",
+    "at the edge of what the family allows",
+    "never pulled",
+)
+
+
+def status_of(words: str) -> int:
+    """The number that stands for these words in an array."""
+    return STATUS.index(words)
+
 
 @partial(
     jax.tree_util.register_dataclass,

@@ -1,0 +1,239 @@
+"""The means at which a simulated policy gives, on average, the sample means that were observed: for one log.
+
+    E_mean[sample means] = observed
+
+From one set of simulated trials at some means come the expectation, its covariance V and, by the likelihood ratio, its derivative
+J_jk = Cov(sample mean j, score k). So each set gives a Newton step towards the solution, and the standard errors of it,
+J^-1 V J^-T. The random numbers are the same in every round: a few trials find the neighbourhood, many the solution. The score
+is zero on average, so what the sample means owe to its average over the trials is taken off.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtri
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from jaxbias.policies import Policy
+from jaxbias.randomness import root_words, trial_words
+from jaxbias.rewards import Family, at_arm
+from jaxbias.simulate import Problem, follow_trials
+
+FEW = 256  # trials while the search is far from the solution
+CLOSE, NEAR = 0.3, 0.1  # in standard errors: the last step with few trials, and with many; what it leaves is of second order
+LONGEST_STEP = 2.0  # of one arm's mean, in standard deviations of its sample mean
+FEW_ROUNDS = 8  # with few trials, at most
+USUAL_DEPARTURE = 0.5  # of J from the identity: an entry known worse than this is drawn towards it
+EDGE = 0.1  # how near to the end of the family's range a mean may come, in shares of one pull
+BRACKET_ROUNDS = 5  # of the search for each end of an inverted interval; the last moves it by a hundredth of its length
+
+
+class Schedule(NamedTuple):
+    """Which steps of a log were forced, and to which arm."""
+
+    arms: Int[Array, " steps"]
+    forced: Bool[Array, " steps"]
+
+
+class Simulated(NamedTuple):
+    """Sample means of simulated trials, and their derivative in the means."""
+
+    expected: Float[Array, " arms"]
+    covariance: Float[Array, "arms arms"]
+    unexplained: Float[Array, "arms arms"]  # the part of the covariance that is not the score's
+    inverse: Float[Array, "arms arms"]  # of the derivative J
+
+
+class Match(NamedTuple):
+    """Where the search ended.
+
+    Fields:
+        mean: the solution.
+        covariance: of the solution, by the delta method.
+        inverse: of J there.
+        step: the last step of each arm.
+        monte_carlo_error: the standard error of `mean` through the number of trials.
+        at_edge: whether a mean wants to go where the family has none.
+        rounds, trials: how many sets of trials were simulated, and how many trials in all.
+    """
+
+    mean: Float[Array, " arms"]
+    covariance: Float[Array, "arms arms"]
+    inverse: Float[Array, "arms arms"]
+    step: Float[Array, " arms"]
+    monte_carlo_error: Float[Array, " arms"]
+    at_edge: Bool[Array, " arms"]
+    rounds: Int[Array, ""]
+    trials: Int[Array, ""]
+
+
+class Scored(NamedTuple):
+    """A policy that also keeps the score of the means: for families that do not say their variance."""
+
+    policy: Any
+    family: Any
+    mean: Float[Array, " arms"]
+
+    def init(self, num_arms: int) -> tuple[Any, Array]:
+        """The policy's state, and a score of zero."""
+        return self.policy.init(num_arms), jnp.zeros(num_arms, self.mean.dtype)
+
+    def log_probs(self, state: tuple[Any, Array]) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return self.policy.log_probs(state[0])
+
+    def update(self, state: tuple[Any, Array], arm: Int[Array, ""], reward: Float[Array, ""]) -> tuple[Any, Array]:
+        """Adds the derivative of the reward's log-likelihood to its arm's score."""
+        family, mean = at_arm((self.family, self.mean), arm, self.mean.shape[0])
+        slope = jax.grad(lambda mean: family.log_prob(reward, mean))(mean)
+        chosen = jnp.arange(self.mean.shape[0], dtype=arm.dtype) == arm
+        return self.policy.update(state[0], arm, reward), state[1] + jnp.where(chosen, slope, 0)
+
+
+def simulate_means(
+    words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], schedule: Schedule
+) -> tuple[Float[Array, "trials arms"], Float[Array, "trials arms"]]:
+    """Sample means and scores of simulated trials."""
+    problem = Problem(policy=policy, family=family, mean=mean).for_steps(schedule.arms.shape[0])
+    variance = getattr(family, "variance", None)
+    if variance is None:
+        problem = problem._replace(policy=Scored(policy=problem.policy, family=family, mean=mean))
+        (_, score), statistics = follow_trials(problem, words, *schedule)
+    else:
+        _, statistics = follow_trials(problem, words, *schedule)
+        score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / variance(mean)[None]
+    return statistics.mean, score
+
+
+def _simulate(words: Array, policy: Policy, family: Family, mean: Array, schedule: Schedule) -> Simulated:
+    sample_means, score = simulate_means(words, policy, family, mean, schedule)
+    trials = sample_means.shape[0]
+    average, off = jnp.mean(sample_means, axis=0), jnp.mean(score, axis=0)
+    centred, centred_score = sample_means - average[None], score - off[None]
+    covariance = centred.T @ centred / (trials - 1)
+    derivative = centred.T @ centred_score / (trials - 1)
+    spread = jnp.var(score, axis=0)
+    owed = jnp.diag(derivative) / spread
+    rest = centred - centred_score * owed[None]
+    uncertain = jnp.diag(covariance)[:, None] * spread[None] / trials
+    identity = jnp.eye(mean.shape[0], dtype=mean.dtype)
+    derivative = identity + (derivative - identity) * (USUAL_DEPARTURE**2 / (USUAL_DEPARTURE**2 + uncertain))
+    return Simulated(
+        expected=average - owed * off,
+        covariance=covariance,
+        unexplained=rest.T @ rest / (trials - 1),
+        inverse=jnp.linalg.inv(derivative),
+    )
+
+
+def _nothing_yet(start: Float[Array, " arms"]) -> Match:
+    nothing, none = jnp.zeros_like(start), jnp.zeros((), jnp.int32)
+    matrix = jnp.eye(start.shape[0], dtype=start.dtype)
+    far = jnp.full_like(start, jnp.inf)
+    return Match(start, matrix, matrix, far, nothing, jnp.zeros(start.shape, bool), none, none)
+
+
+def match(
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Family,
+    schedule: Schedule,
+    observed: Float[Array, " arms"],
+    num_paths: int,
+    max_rounds: int,
+) -> Match:
+    """The solution for one log, from its sample means."""
+    words = trial_words(root_words(key), jnp.uint32(0), num_paths)
+    low, high = _ends(family, schedule, observed)
+    few = min(FEW, num_paths)
+
+    def climb(size: int, close: float, rounds: int, begin: Match) -> Match:
+        def going(found: Match) -> Array:
+            stderr = jnp.sqrt(jnp.diag(found.covariance))
+            moving = jnp.any((jnp.abs(found.step) > close * stderr) & ~found.at_edge)
+            return (found.rounds < begin.rounds + rounds) & moving & jnp.all(jnp.isfinite(found.mean))
+
+        def step(found: Match) -> Match:
+            simulated = _simulate(words[:, :size], policy, family, found.mean, schedule)
+            return _newton_step(found, simulated, observed, low, high, size)
+
+        return jax.lax.while_loop(going, step, begin)
+
+    near = climb(few, CLOSE, FEW_ROUNDS, _nothing_yet(jnp.clip(observed, low, high)))
+    far = jnp.full_like(near.step, jnp.inf)
+    return climb(num_paths, NEAR, max_rounds, near._replace(step=far, at_edge=jnp.zeros_like(near.at_edge)))
+
+
+def _ends(family: Family, schedule: Schedule, observed: Array) -> tuple[Array, Array]:
+    """How far the means may go: to a share of one pull from the ends of what the family allows."""
+    low, high = getattr(family, "mean_range", (-jnp.inf, jnp.inf))
+    pulls = jnp.zeros(observed.shape, jnp.int32).at[schedule.arms].add(1).astype(observed.dtype)
+    margin = EDGE / jnp.maximum(pulls, 1)
+    return low + margin, high - margin
+
+
+def _newton_step(found: Match, simulated: Simulated, observed: Array, low: Array, high: Array, trials: int) -> Match:
+    limit = LONGEST_STEP * jnp.sqrt(jnp.diag(simulated.covariance))
+    step = jnp.clip(simulated.inverse @ (observed - simulated.expected), -limit, limit)
+    mean = jnp.clip(found.mean + step, low, high)
+    covariance = simulated.inverse @ simulated.covariance @ simulated.inverse.T
+    return Match(
+        mean=mean,
+        covariance=covariance,
+        inverse=simulated.inverse,
+        step=mean - found.mean,
+        monte_carlo_error=jnp.sqrt(jnp.diag(simulated.inverse @ simulated.unexplained @ simulated.inverse.T) / trials),
+        at_edge=mean != found.mean + step,
+        rounds=found.rounds + 1,
+        trials=found.trials + trials,
+    )
+
+
+def invert(
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Family,
+    schedule: Schedule,
+    observed: Array,
+    found: Match,
+    level: Float[Array, ""],
+    num_paths: int,
+) -> Float[Array, "arms 2"]:
+    """For each arm the two means at which the observed sample mean is at the ends of its simulated distribution.
+
+    The other arms move with it, so that their expected sample means stay at the observed ones. The search is regula falsi on
+    the normal quantile of the share of trials below the observed value.
+    """
+    words = trial_words(root_words(key), jnp.uint32(0), num_paths)
+    low, high = _ends(family, schedule, observed)
+    target = ndtri(jnp.asarray((1 + level) / 2, observed.dtype))
+    stderr = jnp.sqrt(jnp.diag(found.covariance))
+
+    def end(arm: Int[Array, ""], side: Float[Array, ""]) -> Float[Array, ""]:
+        direction = found.inverse[:, arm] / found.inverse[arm, arm]
+
+        def score(shift: Array) -> Array:
+            mean = jnp.clip(found.mean + shift * direction, low, high)
+            sample_means, _ = simulate_means(words, policy, family, mean, schedule)
+            above = jnp.sum(side * (sample_means[:, arm] - observed[arm]) > 0).astype(observed.dtype)
+            return ndtri((above + 0.5) / (num_paths + 1)) - target
+
+        def improve(_: Any, bracket: Any) -> Any:
+            (inner, inner_score), (outer, outer_score) = bracket
+            slope = (outer_score - inner_score) / (outer - inner)
+            usable = jnp.isfinite(slope) & (jnp.abs(slope) * stderr[arm] > 0.1)
+            move = jnp.where(usable, -outer_score / jnp.where(usable, slope, 1), -outer_score * side * stderr[arm])
+            limit = stderr[arm]
+            after = outer + jnp.clip(move, -limit, limit)
+            return (outer, outer_score), (after, score(after))
+
+        zero = jnp.zeros((), observed.dtype)
+        first = side * target * stderr[arm]
+        begin = ((zero, -target), (first, score(first)))
+        (_, _), (shift, _) = jax.lax.fori_loop(0, BRACKET_ROUNDS, improve, begin)
+        return jnp.clip(found.mean[arm] + shift, low[arm], high[arm])
+
+    arms = jnp.arange(observed.shape[0], dtype=jnp.int32)
+    sides = jnp.asarray([-1.0, 1.0], observed.dtype)
+    return jax.lax.map(lambda arm: jax.lax.map(lambda side: end(arm, side), sides), arms)

@@ -1,0 +1,147 @@
+"""Mean matching: the means at which the policy, simulated, gives on average the sample means that were observed.
+
+It needs the policy and no randomness in its choices. In group-sequential trials this is Whitehead's bias-adjusted estimator
+(1986); elsewhere, the method of simulated moments.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from jaxbias.compiling import compiled
+from jaxbias.estimators.checks import check_history, check_level, check_rewards
+from jaxbias.estimators.estimate import Estimate, status_of, wald
+from jaxbias.estimators.matching import Match, Schedule, invert, match
+from jaxbias.history import History
+from jaxbias.policies import Policy, check_policy
+from jaxbias.rewards import Family, check_family
+from jaxbias.settings import is_concrete
+
+PATHS_AT_ONCE = 2**15  # logs x trials simulated together: as in `simulate`, few enough for the cache
+STILL = 0.1  # in standard errors: a last step as small as this leaves nothing
+
+
+def mean_matching(
+    key: PRNGKeyArray,
+    history: History,
+    policy: Policy,
+    family: Family,
+    *,
+    level: float = 0.95,
+    num_paths: int = 2048,
+    max_rounds: int = 10,
+    inverted: bool = False,
+) -> Estimate:
+    """The means at which the simulated policy reproduces the observed sample means on average.
+
+    Arguments:
+        key: a `jax.random.key`.
+        history: one log or a batch of them.
+        policy: how the arms were chosen, with any noise or none.
+        family: what the rewards are.
+        level: of the intervals.
+        num_paths: trials simulated at each mean vector once the search is near; the Monte Carlo error falls with their root.
+        max_rounds: how often they are simulated, at most.
+        inverted: also a second interval for each arm: the means at which the observed value is at the ends of its simulated
+            distribution, the other arms moving with it.
+
+    Returns:
+        An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there.
+        Diagnostics: `status` of each mean, the number of a line of `jaxbias.STATUS`; `monte_carlo_error` of each mean,
+        `last_step`, `rounds` and `simulated_trials`; `lower_inverted` and `upper_inverted` where they were asked for.
+
+    >>> import jax, jaxbias as jb
+    >>> policy, family = jb.Greedy(), jb.Normal(sigma=1.0)
+    >>> history = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.75], num_steps=16)
+    >>> estimate = jb.mean_matching(jax.random.key(1), history, policy, family)
+    >>> bool((estimate.mean > history.statistics.mean).all()), bool(estimate.converged.all())
+    (True, True)
+    """
+    check_level(level)
+    if num_paths < 100:
+        raise ValueError(f"num_paths is {num_paths}; allowed: 100 or more")
+    check_policy(policy, history.num_arms)
+    check_family(family, np.full(history.num_arms, 0.5))
+    history = dataclasses.replace(check_history(history), held_out=None, draws=None)
+    check_rewards(history, family)
+    single = history.arms.ndim == 1
+    batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
+    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
+    options = dict(level=level, num_paths=num_paths, max_rounds=max_rounds, inverted=inverted)
+    estimate = _by_pulled_arms(policy, family, keys, batch, options)
+    return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
+
+
+def _by_pulled_arms(policy: Policy, family: Family, keys: Any, history: History, options: dict[str, Any]) -> Estimate:
+    """Logs with the same arms pulled go together; the others' figures are not numbers."""
+    pulls = history.statistics.pulls
+    if not is_concrete(pulls) or np.all(np.asarray(pulls) > 0):
+        return _estimate(policy, family, keys, history, options)
+    parts, rows = [], []
+    patterns, which = np.unique(np.asarray(pulls) > 0, axis=0, return_inverse=True)
+    for number, pulled in enumerate(patterns):
+        rows.append(np.flatnonzero(which.ravel() == number))
+        kept = np.flatnonzero(pulled)
+        some = jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], history)
+        some = dataclasses.replace(some, arms=jnp.asarray(np.searchsorted(kept, some.arms), jnp.int32), num_arms=len(kept))
+        of_these = partial(_of_arms, kept=kept, num_arms=history.num_arms)
+        found = _estimate(jax.tree.map(of_these, policy), jax.tree.map(of_these, family), keys[rows[-1]], some, options)
+        parts.append(jax.tree.map(partial(_widen, kept=kept, num_arms=history.num_arms), found))
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *parts)
+
+
+def _of_arms(leaf: Any, kept: np.ndarray, num_arms: int) -> Any:
+    return leaf[kept] if getattr(leaf, "shape", ()) == (num_arms,) else leaf
+
+
+def _widen(leaf: Array, kept: np.ndarray, num_arms: int) -> Array:
+    """The figures of some arms as figures of all: not a number, not converged, or the status that says so."""
+    if leaf.ndim < 2:
+        return leaf
+    absent = {"f": jnp.nan, "b": False, "i": status_of("never pulled")}[leaf.dtype.kind]
+    return jnp.full((leaf.shape[0], num_arms), absent, leaf.dtype).at[:, kept].set(leaf)
+
+
+def _estimate(policy: Policy, family: Family, keys: Any, history: History, options: dict[str, Any]) -> Estimate:
+    level, inverted = options["level"], options["inverted"]
+    sizes = dict(num_paths=options["num_paths"], max_rounds=options["max_rounds"])
+    found, ends = _match_batch(policy, family, keys, history, jnp.asarray(level), inverted=inverted, **sizes)
+    stderr = jnp.sqrt(jnp.diagonal(found.covariance, axis1=-2, axis2=-1))
+    infinite = ~(jnp.isfinite(found.mean) & jnp.isfinite(stderr))
+    moving = jnp.abs(found.step) > STILL * stderr
+    words = ["not finite", "at the edge of what the family allows", "the mean was still moving after max_rounds"]
+    status = jnp.select([infinite, found.at_edge, moving], [status_of(word) for word in words], 0)
+    diagnostics = {
+        "status": status,
+        "monte_carlo_error": found.monte_carlo_error,
+        "last_step": found.step,
+        "rounds": found.rounds,
+        "simulated_trials": found.trials,
+    }
+    if ends is not None:
+        diagnostics |= {"lower_inverted": ends[..., 0], "upper_inverted": ends[..., 1]}
+    estimate = wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics)
+    low, high = getattr(family, "mean_range", (-jnp.inf, jnp.inf))
+    return dataclasses.replace(estimate, lower=jnp.maximum(estimate.lower, low), upper=jnp.minimum(estimate.upper, high))
+
+
+@partial(compiled, static=("num_paths", "max_rounds", "inverted"))
+def _match_batch(
+    policy: Policy, family: Any, keys: Any, history: History, level: Any, num_paths: int, max_rounds: int, inverted: bool
+) -> tuple[Match, Float[Array, "trials arms 2"] | None]:
+    def one(trial: tuple[Any, History]) -> tuple[Match, Array | None]:
+        key, log = trial
+        schedule, observed = Schedule(arms=log.arms, forced=log.forced_steps), log.statistics.mean
+        found = match(key, policy, family, schedule, observed, num_paths, max_rounds)
+        again = jax.random.fold_in(key, 1)
+        ends = invert(again, policy, family, schedule, observed, found, level, num_paths) if inverted else None
+        return found, ends
+
+    at_once = max(1, min(PATHS_AT_ONCE // num_paths, history.arms.shape[0]))
+    return jax.lax.map(one, (keys, history), batch_size=at_once)

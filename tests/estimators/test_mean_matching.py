@@ -1,0 +1,185 @@
+"""Mean matching: against the exact expectation of small Bernoulli problems, and on the paper's settings, noisy and not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import root
+
+import jaxbias as jb
+
+TWO, FIVE = [1.0, 0.75], [1.0, 0.75, 0.5, 0.38, 0.25]
+
+
+def match(history, policy, family=None, **options):
+    return jb.mean_matching(jax.random.key(1), history, policy, family or jb.Normal(), **options)
+
+
+def assert_within_error(found, expected, largest=0.03):
+    """Within 4 Monte Carlo errors, and those small against the standard error."""
+    error = np.asarray(found.diagnostics["monte_carlo_error"])
+    assert (error < largest * np.asarray(found.stderr)).all()
+    np.testing.assert_array_less(np.abs(np.asarray(found.mean) - expected), 4 * error + 1e-5)
+
+
+BERNOULLI = {
+    "greedy": (jb.Greedy(), 9),
+    "greedy-first": (jb.Greedy(ties="first"), 10),
+    "epsilon-greedy": (jb.EpsilonGreedy(), 8),
+    "thompson": (jb.BetaThompson(), 6),
+    "lil-ucb": (jb.LilUCB(tau=0.5), 8),
+}
+
+
+@pytest.mark.parametrize("name", BERNOULLI)
+def test_against_the_exact_expectation(name, x64):
+    """With 0/1 rewards the expectation is a finite sum: its solution, to 1e-9, and the simulated one within its own error."""
+    policy, num_steps = BERNOULLI[name]
+    arms = jnp.asarray([0, 1] + [0] * (num_steps - 4) + [1, 1], jnp.int32)
+    rewards = jnp.asarray(np.resize([1.0, 0.0, 0.0, 1.0], num_steps), float)
+    history = jb.History(arms=arms, rewards=rewards, num_arms=2)
+    observed = np.asarray(history.statistics.mean, np.float64)
+    with jax.enable_x64(True):
+        solved = root(lambda mean: mean + np.asarray(jb.exact_bias(policy, mean, num_steps)) - observed, observed, tol=1e-11)
+    assert np.abs(solved.fun).max() < 1e-9
+    found = match(history, policy, jb.Bernoulli(), num_paths=8192)
+    assert_within_error(found, solved.x)
+    assert found.converged.all()
+    assert np.abs(solved.x - observed).max() > 0.02
+
+
+@pytest.mark.parametrize("family", [jb.Normal(sigma=2.0), jb.Bernoulli()])
+def test_without_adaptivity_it_is_the_sample_mean(family, x64):
+    history = jb.simulate(jax.random.key(0), jb.Uniform(), family, [0.6, 0.5, 0.4], 60, 3)
+    found = match(history, jb.Uniform(), family)
+    assert_within_error(found, history.statistics.mean, largest=0.01)
+    assert found.mean.dtype == jnp.result_type(float)
+    variance = 4.0 if isinstance(family, jb.Normal) else found.mean * (1 - found.mean)
+    np.testing.assert_allclose(found.stderr, np.sqrt(variance / 20.0), rtol=0.15)  # about 20 pulls each
+
+
+def test_forced_pulls_are_forced():
+    """A log in which every pull was forced is not adaptive, whatever the policy."""
+    arms = jnp.asarray([0, 1, 0, 0, 1, 1, 1, 0], jnp.int32)
+    rewards = jax.random.normal(jax.random.key(0), (8,))
+    history = jb.History(arms=arms, rewards=rewards, num_arms=2, forced=jnp.ones(8, bool))
+    found = match(history, jb.Greedy())
+    np.testing.assert_allclose(found.mean, history.statistics.mean, atol=1e-4)
+    np.testing.assert_allclose(found.stderr, 0.5, rtol=0.05)
+
+
+def test_a_family_that_does_not_say_its_variance():
+    class Plain:
+        def sample(self, key, mean):
+            return jb.Normal().sample(key, mean)
+
+        def log_prob(self, reward, mean):
+            return jb.Normal().log_prob(reward, mean)
+
+    history = jb.simulate(jax.random.key(2), jb.Greedy(), jb.Normal(), TWO, 12)
+    plain, known = match(history, jb.Greedy(), Plain(), num_paths=512), match(history, jb.Greedy(), num_paths=512)
+    np.testing.assert_allclose(plain.mean, known.mean, atol=1e-3)
+    np.testing.assert_allclose(plain.stderr, known.stderr, rtol=1e-3)
+
+
+def test_one_log_is_the_batch_of_one(own_policy):
+    for policy in (jb.LilUCB(), own_policy):
+        batch = jb.simulate(jax.random.key(0), policy, jb.Normal(), TWO, 10, 3)
+        one = jax.tree.map(lambda leaf: leaf[0], batch)
+        many, single = (match(history, policy, num_paths=512, inverted=True) for history in (batch, one))
+        np.testing.assert_allclose(single.mean, many.mean[0], atol=1e-4)
+        np.testing.assert_allclose(single.diagnostics["lower_inverted"], many.diagnostics["lower_inverted"][0], atol=0.02)
+        assert many.upper.shape == (3, 2)
+
+
+# Steps, means, policy, original bias and MSE; percent of them left, as measured independently, or None; most bias allowed.
+CELLS = [
+    (16, TWO, jb.Greedy(tau=1.0), -0.334, 0.526, 8, 45),
+    (40, FIVE, jb.LilUCB(tau=1.0), -0.345, 0.531, 8, 52),
+    (16, TWO, jb.Greedy(), -0.334, 0.526, 30, 110),
+    (40, FIVE, jb.LilUCB(), -0.345, 0.531, 30, 110),
+    (24, TWO, jb.Thompson(), -0.178, 0.307, 30, 110),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_steps", "mean", "policy", "bias", "mse", "bias_left", "mse_left"), CELLS)
+def test_the_papers_settings(num_steps, mean, policy, bias, mse, bias_left, mse_left):
+    """1,000 logs: little bias is left and the MSE is below the cMLE's (with noise) or not above the original (without)."""
+    history = jb.simulate(jax.random.key(7), policy, jb.Normal(), mean, num_steps, 1000)
+    found = match(history, policy, num_paths=512)
+    error = np.asarray(found.mean, np.float64) - mean
+    stderr = 100 * error.mean(axis=1).std() / np.sqrt(1000) / abs(bias)
+    assert abs(100 * error.mean() / bias) < bias_left + 2 * stderr
+    assert 100 * (error**2).mean() / mse < mse_left
+    inside = (np.asarray(found.lower) <= mean) & (np.asarray(found.upper) >= mean)
+    assert 0.94 <= inside.mean() <= 0.99
+    assert found.converged.mean() > 0.99
+
+
+@pytest.mark.slow
+def test_inverted_intervals_cover():
+    history = jb.simulate(jax.random.key(7), jb.Greedy(), jb.Normal(), TWO, 16, 500)
+    found = match(history, jb.Greedy(), num_paths=512, inverted=True)
+    lower, upper = found.diagnostics["lower_inverted"], found.diagnostics["upper_inverted"]
+    inside = (np.asarray(lower) <= TWO) & (np.asarray(upper) >= TWO)
+    assert 0.93 <= inside.mean() <= 0.98
+    assert (np.asarray(lower) < np.asarray(found.mean)).all()
+    assert (np.asarray(upper) > np.asarray(found.mean)).all()
+
+
+def test_an_arm_that_was_never_pulled_is_left_out():
+    """Not a number for that arm; the others as if it had not been there."""
+    arms, rewards = jnp.array([0, 2, 0, 2, 2]), jnp.array([0.1, 0.5, -0.2, 0.9, 0.3])
+    found = match(jb.History(arms=arms, rewards=rewards, num_arms=3), jb.Thompson(prior_mean=jnp.array([0.0, 5.0, 1.0])))
+    alone = match(jb.History(arms=arms // 2, rewards=rewards, num_arms=2), jb.Thompson(prior_mean=jnp.array([0.0, 1.0])))
+    assert np.isnan(found.mean[1])
+    assert found.converged.tolist() == [True, False, True]
+    assert jb.STATUS[int(found.diagnostics["status"][1])] == "never pulled"
+    np.testing.assert_allclose(found.mean[jnp.array([0, 2])], alone.mean, atol=1e-5)
+
+
+def test_an_arm_that_always_succeeded_is_at_the_edge():
+    arms, rewards = jnp.array([0, 1, 0, 1, 0, 0]), jnp.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+    found = match(jb.History(arms=arms, rewards=rewards, num_arms=2), jb.Greedy(), jb.Bernoulli(), inverted=True)
+    assert jb.STATUS[int(found.diagnostics["status"][0])] == "at the edge of what the family allows"
+    assert found.mean[0] > 0.95
+    assert ((found.lower >= 0) & (found.upper <= 1)).all()
+    assert not found.converged[0]
+
+
+def test_one_arm_and_one_row():
+    found = match(jb.History(arms=jnp.array([0]), rewards=jnp.array([0.7]), num_arms=1), jb.Greedy())
+    np.testing.assert_allclose(found.mean, 0.7, atol=1e-4)
+    np.testing.assert_allclose(found.stderr, 1.0, rtol=0.1)
+
+
+def test_new_values_do_not_recompile():
+    from jaxbias.estimators.mean_matching import _match_batch
+
+    def run(seed, tau, sigma):
+        policy, family = jb.Greedy(tau=tau), jb.Normal(sigma=sigma)
+        history = jb.simulate(jax.random.key(seed), policy, family, TWO, 9, 2)
+        jb.mean_matching(jax.random.key(seed), history, policy, family, num_paths=128, level=0.9 + 0.01 * seed)
+
+    run(0, 1.0, 1.0)
+    before = _match_batch.cache_size()
+    run(1, 2.0, 0.5)
+    assert _match_batch.cache_size() == before
+
+
+LOG = dict(arms=jnp.array([0, 1, 0]), rewards=jnp.array([0.5, 0.2, 0.1]), num_arms=2)
+BAD = [
+    (LOG, dict(num_paths=10), "num_paths is 10; allowed: 100 or more"),
+    (LOG, dict(level=0.0), "level is 0.0; allowed: a number above 0 and below 1"),
+    (LOG | dict(rewards=jnp.array([0.5, jnp.inf, 0.1])), {}, "history.rewards is inf at step 1; allowed: finite numbers"),
+    (LOG | dict(arms=jnp.array([0, 1, 2])), {}, "history.arms is 2 at step 2; allowed: 0 to 1"),
+    (LOG | dict(arms=jnp.array([0.0, 1.0, 0.0])), {}, "history.arms is of float32; allowed: whole numbers"),
+    (LOG, dict(family=jb.Bernoulli()), "history.rewards is 0.5 at step 0, which Bernoulli cannot give"),
+]
+
+
+@pytest.mark.parametrize(("log", "options", "message"), BAD)
+def test_bad_input_is_named(log, options, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        match(jb.History(**log), jb.Greedy(), **options)
