@@ -7,6 +7,7 @@ over one-hot arms, so the whole is a few array operations of size steps x arms; 
 `update`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.policies import ArmStatistics, Policy, keeps_statistics
 from jaxbias.rewards import Family, at_arm
+
+STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
 
 
 def log_density(
@@ -56,8 +59,15 @@ def choice_log_probs(
 ) -> Float[Array, "steps arms"]:
     """The log-probability of every arm at every step, read off the policy before the step."""
     if keeps_statistics(policy):
-        return jax.vmap(policy.log_probs)(statistics_before(arms, rewards, num_arms))
+        return over_steps(policy.log_probs, statistics_before(arms, rewards, num_arms))
     return _replayed_log_probs(policy, arms, rewards, num_arms)
+
+
+def over_steps(function: Callable[..., Any], *by_step: Any) -> Any:
+    """The function at every step; in a long log not at all steps at once, as an integral needs much memory for each."""
+    if jax.tree.leaves(by_step)[0].shape[0] <= STEPS_AT_ONCE:
+        return jax.vmap(function)(*by_step)
+    return jax.lax.map(lambda step: function(*step), by_step, batch_size=STEPS_AT_ONCE)
 
 
 def statistics_before(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int) -> ArmStatistics:

@@ -42,6 +42,15 @@ def cmle():
 
 
 @pytest.fixture(scope="module")
+def matching():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)
+        yield from load("matching")
+    for name in ("simulate", "cmle"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
 def found(benchmark, tmp_path_factory):
     path = tmp_path_factory.mktemp("benchmark") / "new" / "found.json"
     benchmark.main([f"--trials={TRIALS}", f"--steps={STEPS}", "--repeats=1", f"--json={path}"])
@@ -143,7 +152,7 @@ def test_both_numpy_versions_are_the_same_chain(cmle, log):
 def test_numpy_estimates_what_jaxbias_does(cmle):
     """Nearer to the contrastive divergence of jaxbias, from other random numbers, than to the sample means."""
     history = cmle.simulated(4, 12)
-    theirs = cmle.run_jaxbias(history, solver="contrastive_divergence", num_paths=64).mean
+    theirs = cmle.run_jaxbias(history, **cmle.DIVERGENCE, num_paths=64).mean
     ours, sample_mean = cmle.run_numpy(history, cmle.tuned_numpy_log).mean, np.asarray(history.statistics.mean)
     assert np.abs(ours - theirs).mean() < 0.25 * np.abs(ours - sample_mean).mean()
 
@@ -179,3 +188,17 @@ def test_sizes_of_logs_that_are_not_allowed(cmle):
     for wrong in ("--steps=5", "--logs=2", "--numpy-logs=0", "--repeats=0"):
         with pytest.raises(SystemExit):
             cmle.main([wrong])
+
+
+@pytest.mark.slow
+def test_mean_matching(matching, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "found.json"
+    monkeypatch.setattr(matching, "STEP_LADDER", (20, 40))
+    matching.main(["--logs=3", "--steps=8", "--repeats=1", "--growth", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert found["comparison"]["trials"] >= 3 * 2048
+    assert found["comparison"]["times_simulation"] > 0
+    assert [row["steps"] for row in found["growth"]["rows"]] == [20, 40]
+    assert "to the power" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        matching.main(["--steps=5"])

@@ -24,7 +24,7 @@ from jaxbias.sampling import Sampler
 from jaxbias.settings import check_settings, is_concrete
 
 PATHS_AT_ONCE = 2**15  # trials x paths in memory together: the arrays of a step then stay in the cache
-MATRICES_AT_ONCE = 2**20  # trials x steps x arms^2 in memory together: several arrays of 4 MB
+MATRICES_AT_ONCE = 2**18  # trials x steps x arms^2 in memory together: several arrays of 1 MB, for an integral of 100 MB
 CHAIN_NUMBERS_AT_ONCE = 2**26  # trials x chains x samples x steps in memory together: 256 MB
 ENOUGH_DRAWS = 100  # effective draws below which a covariance of several arms is not to be believed
 EXACT = 1e-3  # a Monte Carlo error below this share of the standard error is none, however few the draws

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.estimators.draws import Draws, make_draws, with_covariance
-from jaxbias.likelihood import statistics_before
+from jaxbias.likelihood import over_steps, statistics_before
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
@@ -82,7 +82,7 @@ def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadr
             value, slope = values[arm], jacobian[arm]
         return jax.tree.map(lambda leaf: jnp.where(forced, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
-    return jax.vmap(one)(log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.arms, log.forced)
+    return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.arms, log.forced)
 
 
 def _value_and_jacobian(function: Any, at: Array) -> tuple[Array, Array]:
@@ -154,7 +154,7 @@ def _improve(policy: Policy, log: Log, sigma: Float[Array, " arms"], mean: Float
 
     def height(path: Array) -> Array:
         total = _running(log.arms, path, mean.shape[0])
-        log_probs = jax.vmap(lambda pulls, total: policy.log_probs(ArmStatistics(pulls, total)))(log.pulls, total)
+        log_probs = over_steps(lambda pulls, total: policy.log_probs(ArmStatistics(pulls, total)), log.pulls, total)
         chosen = jnp.take_along_axis(log_probs, log.arms[:, None], axis=1)[:, 0]
         prior = -jnp.square((path - mean[log.arms]) / sigma[log.arms]) / 2
         return jnp.sum(prior + jnp.where(log.forced, 0, chosen))
