@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     from jaxbias.conditions import check_exploit as check_exploit
     from jaxbias.conditions import check_iio as check_iio
     from jaxbias.estimators import STATUS as STATUS
+    from jaxbias.estimators import Comparison as Comparison
     from jaxbias.estimators import ContrastiveDivergence as ContrastiveDivergence
     from jaxbias.estimators import Estimate as Estimate
+    from jaxbias.estimators import adaptive_weighting as adaptive_weighting
+    from jaxbias.estimators import compare as compare
     from jaxbias.estimators import conditional_mle as conditional_mle
+    from jaxbias.estimators import confidence_sequence as confidence_sequence
+    from jaxbias.estimators import data_splitting as data_splitting
+    from jaxbias.estimators import mean_matching as mean_matching
+    from jaxbias.estimators import propensity_weighting as propensity_weighting
+    from jaxbias.estimators import sample_mean as sample_mean
     from jaxbias.exact import exact_bias as exact_bias
     from jaxbias.exact import exact_distribution as exact_distribution
     from jaxbias.history import History as History
@@ -43,7 +51,20 @@ __version__ = "0.1.0"
 _ROOMS = {
     "bias": ("BiasSummary", "measure_bias"),
     "conditions": ("check_exploit", "check_iio"),
-    "estimators": ("STATUS", "ContrastiveDivergence", "Estimate", "conditional_mle"),
+    "estimators": (
+        "STATUS",
+        "Comparison",
+        "ContrastiveDivergence",
+        "Estimate",
+        "adaptive_weighting",
+        "compare",
+        "conditional_mle",
+        "confidence_sequence",
+        "data_splitting",
+        "mean_matching",
+        "propensity_weighting",
+        "sample_mean",
+    ),
     "exact": ("exact_bias", "exact_distribution"),
     "history": ("History",),
     "policies": (

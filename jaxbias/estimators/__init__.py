@@ -1,7 +1,27 @@
 """Estimators: one file each, one result type."""
 
-from jaxbias.estimators.conditional_mle import STATUS, conditional_mle
+from jaxbias.estimators.adaptive_weighting import adaptive_weighting
+from jaxbias.estimators.compare import Comparison, compare
+from jaxbias.estimators.conditional_mle import conditional_mle
+from jaxbias.estimators.confidence_sequence import confidence_sequence
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence
-from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.data_splitting import data_splitting
+from jaxbias.estimators.estimate import STATUS, Estimate
+from jaxbias.estimators.mean_matching import mean_matching
+from jaxbias.estimators.propensity_weighting import propensity_weighting
+from jaxbias.estimators.sample_mean import sample_mean
 
-__all__ = ["STATUS", "ContrastiveDivergence", "Estimate", "conditional_mle"]
+__all__ = [
+    "STATUS",
+    "Comparison",
+    "ContrastiveDivergence",
+    "Estimate",
+    "adaptive_weighting",
+    "compare",
+    "conditional_mle",
+    "confidence_sequence",
+    "data_splitting",
+    "mean_matching",
+    "propensity_weighting",
+    "sample_mean",
+]

@@ -1,18 +1,18 @@
 """What every estimator asks of a log before it believes it: which argument is wrong, where, and what is allowed."""
 
-from functools import partial
+import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxbias.compiling import compiled
+from jaxbias.estimators.batches import by_trial
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy
-from jaxbias.rewards import Family, at_arm
+from jaxbias.rewards import Family, Normal, at_arm, check_family
 from jaxbias.settings import as_float, is_concrete
 
 INSIDE = 0.5  # a mean that every family allows
@@ -46,12 +46,43 @@ def check_history(history: History) -> History:
     )
 
 
-def check_rewards(history: History, family: Family) -> None:
-    """Refuses a reward that the family cannot give."""
-    if is_concrete((history.rewards, family)):
-        log_prob = _reward_log_probs(family, history)
+def check_rewards(history: History, family: Family, field: str = "rewards") -> None:
+    """Refuses a reward, or a held-out one, that the family cannot give."""
+    rewards = getattr(history, field)
+    if is_concrete((rewards, family)):
+        log_prob = _reward_log_probs(family, dataclasses.replace(history, rewards=rewards))
         name = type(family).__name__
-        refuse(~np.isfinite(log_prob), history.rewards, "history.rewards is {value} at {where}, which " + name + " cannot give")
+        refuse(~np.isfinite(log_prob), rewards, "history." + field + " is {value} at {where}, which " + name + " cannot give")
+
+
+def check_log(history: History, family: Family | None, level: float) -> History:
+    """The history as arrays, with its rewards checked against the family where one is given."""
+    check_level(level)
+    checked = check_history(history)
+    if family is not None:
+        check_family(family, np.full(history.num_arms, INSIDE))
+        if not _without_sigma(family):
+            check_rewards(checked, family)
+    return checked
+
+
+def check_held_out(history: History, family: Family | None) -> None:
+    """Refuses a history without held-out rewards, or with one that is no number or that the family cannot give."""
+    if history.held_out is None:
+        raise ValueError(
+            "history.held_out is None; allowed: a second reward for each step, as simulate(..., held_out=True) gives"
+        )
+    if history.held_out.shape != history.rewards.shape:
+        raise ValueError(f"history.held_out has shape {history.held_out.shape}; allowed: {history.rewards.shape}, as rewards")
+    if is_concrete(history.held_out):
+        wrong = ~np.isfinite(history.held_out)
+        refuse(wrong, history.held_out, "history.held_out is {value} at {where}; allowed: finite numbers")
+    if family is not None and not _without_sigma(family):
+        check_rewards(history, family, "held_out")
+
+
+def _without_sigma(family: Family) -> bool:
+    return isinstance(family, Normal) and family.sigma is None
 
 
 @compiled
@@ -78,8 +109,17 @@ def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trial
 
 @compiled
 def _replayed(policy: Policy, history: History) -> Array:
-    one = partial(choice_log_probs, policy, num_arms=history.num_arms)
-    return (one if history.arms.ndim == 1 else jax.vmap(one))(history.arms, history.rewards)
+    def one(trial: History) -> Array:
+        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms)
+
+    return by_trial(one, history)
+
+
+def is_random(log_probs: np.ndarray) -> bool:
+    """Whether at some step every arm has a chance, or two have different ones: more than ties among the best."""
+    possible = np.isfinite(log_probs)
+    uneven = possible & (log_probs < log_probs.max(axis=-1, keepdims=True))
+    return bool(uneven.any() or possible.all(axis=-1).any())
 
 
 def refuse(wrong: Any, values: Any, message: str) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
+from jaxbias.estimators.batches import by_trial
 from jaxbias.estimators.chains import ChainSummary
-from jaxbias.estimators.checks import check_history, check_level, check_rewards, first_unpulled, refuse
+from jaxbias.estimators.checks import check_history, check_level, check_rewards, first_unpulled, is_random, refuse
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.gaussian import Log, laplace, make_log
@@ -251,7 +252,7 @@ def _check_choices(history: History, policy: Policy) -> None:
     if missing is not None:
         raise ValueError(f"arm {missing[1]} was never pulled in trial {missing[0]}; allowed: each arm once or more")
     log_probs, free = np.asarray(_choices(policy, history)), ~np.asarray(history.forced_steps)
-    if history.draws is None and free.any() and not _is_random(log_probs[free]):
+    if history.draws is None and free.any() and not is_random(log_probs[free]):
         raise ValueError(
             f"policy is {policy}, whose choices are not random; conditional_mle needs randomised choices (tau > 0): "
             "mean_matching does not"
@@ -261,16 +262,9 @@ def _check_choices(history: History, policy: Policy) -> None:
     refuse(impossible, history.arms, "history.arms is {value} at {where}, which the policy gives probability zero")
 
 
-def _is_random(log_probs: np.ndarray) -> bool:
-    """Whether at some step every arm has a chance, or two have different ones: more than ties among the best."""
-    possible = np.isfinite(log_probs)
-    uneven = possible & (log_probs < log_probs.max(axis=-1, keepdims=True))
-    return bool(uneven.any() or possible.all(axis=-1).any())
-
-
 @compiled
 def _choices(policy: Policy, history: History) -> jax.Array:
-    def one(history: History) -> jax.Array:
-        return choice_log_probs(_given(policy, history), history.arms, history.rewards, history.num_arms)
+    def one(trial: History) -> jax.Array:
+        return choice_log_probs(_given(policy, trial), trial.arms, trial.rewards, trial.num_arms)
 
-    return (one if history.arms.ndim == 1 else jax.vmap(one))(history)
+    return by_trial(one, history)

@@ -1,0 +1,133 @@
+"""Every estimator that applies to a log, side by side, and why the others do not."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from jaxbias.estimators.adaptive_weighting import adaptive_weighting
+from jaxbias.estimators.checks import check_history
+from jaxbias.estimators.conditional_mle import conditional_mle
+from jaxbias.estimators.confidence_sequence import confidence_sequence
+from jaxbias.estimators.data_splitting import data_splitting
+from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.mean_matching import mean_matching
+from jaxbias.estimators.propensity_weighting import propensity_weighting
+from jaxbias.estimators.sample_mean import sample_mean
+from jaxbias.history import History
+from jaxbias.policies import Policy
+from jaxbias.rewards import Family
+
+if TYPE_CHECKING:
+    import pandas
+
+Method = Callable[[Any, History, Any, Any, float], Estimate]
+
+METHODS: dict[str, Method] = {
+    "sample_mean": lambda _, history, __, family, level: sample_mean(history, family, level=level),
+    "data_splitting": lambda _, history, __, family, level: data_splitting(history, family, level=level),
+    "propensity_weighting": lambda _, history, policy, family, level: propensity_weighting(history, policy, family, level=level),
+    "adaptive_weighting": lambda _, history, policy, family, level: adaptive_weighting(history, policy, family, level=level),
+    "conditional_mle": lambda key, history, policy, family, level: conditional_mle(key, history, policy, family, level=level),
+    "mean_matching": lambda key, history, policy, family, level: mean_matching(key, history, policy, family, level=level),
+    "confidence_sequence": lambda _, history, __, family, level: confidence_sequence(history, family, level=level),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Several estimates of the same log, or batch of logs; printed, it is a table.
+
+    Fields:
+        estimates: by the name of the method.
+        reasons: by the name of each method that does not apply, why not.
+        pulls: of each arm, (arms,) or (trials, arms).
+        level: of the intervals.
+    """
+
+    estimates: dict[str, Estimate]
+    reasons: dict[str, str]
+    pulls: Any
+    level: float
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row for each method and arm (and trial), as a pandas data frame; needs pandas."""
+        import pandas
+
+        rows = []
+        for method, estimate in self.estimates.items():
+            for place in np.ndindex(self.pulls.shape):
+                trial = {"trial": place[0]} if len(place) == 2 else {}
+                figures = {name: float(getattr(estimate, name)[place]) for name in ("mean", "stderr", "lower", "upper")}
+                row = {"method": method, "arm": place[-1], "pulls": int(self.pulls[place]), **figures}
+                rows.append({**trial, **row, "converged": bool(estimate.converged[place])})
+        return pandas.DataFrame(rows)
+
+    def __str__(self) -> str:
+        """The table: a row for each method, a column for each arm; of a batch, the averages over its logs."""
+        pulls = np.atleast_2d(self.pulls)
+        header = ["", *(f"arm {arm}" for arm in range(pulls.shape[1]))]
+        rows = [header, ["pulls", *(f"{count:.10g}" for count in pulls.mean(axis=0))]]
+        rows += [[method, *_cells(estimate)] for method, estimate in self.estimates.items()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        of_batch = f", averages over {pulls.shape[0]} logs" if np.ndim(self.pulls) == 2 else ""
+        notes = [f"Intervals of {100 * self.level:g}%{of_batch}. * not to be believed: see diagnostics['status']."]
+        notes += [f"{method} does not apply: {reason}" for method, reason in self.reasons.items()]
+        return "\n".join([*lines, "", *notes])
+
+
+def _cells(estimate: Estimate) -> list[str]:
+    figures = [np.atleast_2d(getattr(estimate, name)).astype(float) for name in ("mean", "lower", "upper")]
+    doubtful = ~np.atleast_2d(estimate.converged)
+    cells = []
+    for arm in range(doubtful.shape[1]):
+        mean, lower, upper = (values[:, arm].mean() for values in figures)
+        mark = "*" if doubtful[:, arm].any() else ""
+        cells.append("not estimable" if np.isnan(mean) else f"{mean:.3f} [{lower:.3f}, {upper:.3f}]{mark}")
+    return cells
+
+
+def compare(
+    key: PRNGKeyArray,
+    history: History,
+    policy: Policy,
+    family: Family,
+    *,
+    methods: Sequence[str] = tuple(METHODS),
+    level: float = 0.95,
+) -> Comparison:
+    """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
+
+    Arguments:
+        key: a `jax.random.key`.
+        history: one log or a batch of them.
+        policy, family: how the arms were chosen, and what the rewards are.
+        methods: names of those to try.
+        level: of the intervals.
+
+    >>> import jax, jaxbias as jb
+    >>> policy, family = jb.Greedy(), jb.Normal()
+    >>> history = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.75], num_steps=16)
+    >>> table = jb.compare(jax.random.key(1), history, policy, family)
+    >>> sorted(table.estimates)
+    ['confidence_sequence', 'mean_matching', 'sample_mean']
+    >>> table.reasons["data_splitting"][:26]
+    'history.held_out is None; '
+    """
+    unknown = [name for name in methods if name not in METHODS]
+    if unknown:
+        raise ValueError(f"methods has {unknown[0]!r}; allowed: {', '.join(METHODS)}")
+    checked = check_history(history)
+    estimates, reasons = {}, {}
+    for name in methods:
+        try:
+            estimates[name] = METHODS[name](jax.random.fold_in(key, list(METHODS).index(name)), history, policy, family, level)
+        except ValueError as error:
+            reasons[name] = str(error)
+    if not estimates:
+        raise ValueError("no method applies. " + " ".join(f"{name}: {reason}." for name, reason in reasons.items()))
+    return Comparison(estimates=estimates, reasons=reasons, pulls=np.asarray(checked.statistics.pulls), level=level)

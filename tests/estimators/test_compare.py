@@ -1,0 +1,72 @@
+"""The estimators side by side."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxbias as jb
+
+ALL = ["sample_mean", "data_splitting", "propensity_weighting", "adaptive_weighting", "conditional_mle", "mean_matching"]
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    policy = jb.EpsilonGreedy(tau=1.0)
+    history = jb.simulate(jax.random.key(0), policy, jb.Normal(), [1.0, 0.5], 20, held_out=True)
+    return history, policy, jb.compare(jax.random.key(1), history, policy, jb.Normal())
+
+
+def test_all_that_apply(noisy):
+    history, policy, table = noisy
+    assert list(table.estimates) == [*ALL, "confidence_sequence"]
+    assert not table.reasons
+    again = jb.mean_matching(jax.random.fold_in(jax.random.key(1), 5), history, policy, jb.Normal())
+    np.testing.assert_array_equal(table.estimates["mean_matching"].mean, again.mean)
+
+
+def test_the_table_as_text(noisy):
+    table = str(noisy[2])
+    lines = table.splitlines()
+    assert lines[0].split() == ["arm", "0", "arm", "1"]
+    assert lines[1].split()[0] == "pulls"
+    assert sum(int(count) for count in lines[1].split()[1:]) == 20
+    assert [line.split()[0] for line in lines[2:9]] == [*ALL, "confidence_sequence"]
+    mean = float(noisy[2].estimates["mean_matching"].mean[0])
+    assert f"{mean:.3f} [" in lines[7]
+    assert "Intervals of 95%" in table
+
+
+def test_the_table_as_a_frame(noisy):
+    frame = noisy[2].to_frame()
+    assert list(frame.columns) == ["method", "arm", "pulls", "mean", "stderr", "lower", "upper", "converged"]
+    assert len(frame) == 14
+    row = frame[(frame.method == "sample_mean") & (frame.arm == 1)].iloc[0]
+    np.testing.assert_allclose(row["mean"], noisy[0].statistics.mean[1], rtol=1e-6)
+
+
+def test_what_does_not_apply_says_why():
+    history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], 12, 3)
+    table = jb.compare(jax.random.key(1), history, jb.Greedy(), jb.Normal())
+    assert list(table.estimates) == ["sample_mean", "mean_matching", "confidence_sequence"]
+    assert "needs randomised choices" in table.reasons["conditional_mle"]
+    assert "held_out" in table.reasons["data_splitting"]
+    assert "conditional_mle does not apply: " in str(table)
+    assert "averages over 3 logs" in str(table)
+    frame = table.to_frame()
+    assert next(iter(frame.columns)) == "trial"
+    assert len(frame) == 18
+
+
+def test_an_arm_never_pulled_is_not_estimable():
+    history = jb.History(arms=jnp.array([0, 0, 0]), rewards=jnp.array([0.5, 0.2, 0.1]), num_arms=2)
+    table = jb.compare(jax.random.key(1), history, jb.Greedy(tau=1.0), jb.Normal(), methods=["sample_mean", "mean_matching"])
+    assert str(table).count("not estimable") == 2
+
+
+def test_bad_input_is_named():
+    history = jb.History(arms=jnp.array([0, 0]), rewards=jnp.array([0.5, jnp.nan]), num_arms=2)
+    with pytest.raises(ValueError, match=r"history\.rewards is nan at step 1"):
+        jb.compare(jax.random.key(1), history, jb.Greedy(), jb.Normal())
+    with pytest.raises(ValueError, match="methods has 'magic'; allowed: sample_mean, "):
+        jb.compare(jax.random.key(1), history, jb.Greedy(), jb.Normal(), methods=["magic"])

@@ -1,0 +1,143 @@
+"""The confidence sequence: its formula, that it is tightest where it should be, and that it never misses too often."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.special
+
+import jaxbias as jb
+
+ARMS, REWARDS = [0, 1, 0, 1, 1], [1.0, 2.0, 3.0, -1.0, 0.5]
+
+
+def log(arms=ARMS, rewards=REWARDS, num_arms=2):
+    return jb.History(arms=jnp.array(arms, int), rewards=jnp.array(rewards, float), num_arms=num_arms)
+
+
+def half_width(pulls, scale, rho, alpha):
+    total = pulls * scale**2 + rho
+    return np.sqrt(total * np.log(total / (rho * alpha**2))) / pulls
+
+
+def best_rho(pulls, scale, alpha):
+    return pulls * scale**2 / (-scipy.special.lambertw(-(alpha**2) / np.e, -1).real - 1)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_the_formula(level, x64):
+    scale = np.array([2.0, 0.5])
+    found = jb.confidence_sequence(log(), jb.Normal(sigma=jnp.array(scale)), level=level, tightest_at=20)
+    rho = best_rho(20, scale, 1 - level)
+    np.testing.assert_allclose(found.diagnostics["rho"], rho, rtol=1e-5)
+    half = half_width(np.array([2, 3]), scale, rho, 1 - level)
+    np.testing.assert_allclose(found.mean, [2.0, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(found.upper - found.mean, half, rtol=1e-5)
+    np.testing.assert_allclose(found.mean - found.lower, half, rtol=1e-5)
+    np.testing.assert_allclose(found.stderr, scale / np.sqrt([2, 3]), rtol=1e-6)
+    assert found.mean.dtype == found.lower.dtype == jnp.result_type(float)
+    assert found.converged.all()
+
+
+@pytest.mark.parametrize("tightest_at", [5, 80])
+def test_it_is_tightest_where_it_is_asked_to_be(tightest_at):
+    """No other rho gives a narrower interval at that number of pulls."""
+    history = log([0] * tightest_at, [0.0] * tightest_at, 1)
+    found = jb.confidence_sequence(history, jb.Normal(), tightest_at=tightest_at)
+    best = scipy.optimize.minimize_scalar(lambda log_rho: half_width(tightest_at, 1.0, np.exp(log_rho), 0.05))
+    np.testing.assert_allclose(found.upper, best.fun, rtol=1e-5)
+    np.testing.assert_allclose(found.diagnostics["rho"], np.exp(best.x), rtol=1e-3)
+
+
+def test_the_last_step_of_the_trajectory_is_the_estimate(x64):
+    history = jb.simulate(jax.random.key(0), jb.UCB1(), jb.Normal(), [1.0, 0.75], 30, 3)
+    found = jb.confidence_sequence(history, jb.Normal(), trajectory=True)
+    for end in ("lower", "upper"):
+        by_step = found.diagnostics[f"{end}_by_step"]
+        assert by_step.shape == (3, 30, 2)
+        np.testing.assert_allclose(by_step[:, -1], getattr(found, end), rtol=1e-4)
+    assert np.isinf(found.diagnostics["upper_by_step"][:, 0, 1]).all()  # arm 1 was not pulled yet
+    cut = jax.tree.map(lambda leaf: leaf[1, :12], history)
+    shorter = jb.confidence_sequence(cut, jb.Normal())
+    np.testing.assert_allclose(shorter.lower, found.diagnostics["lower_by_step"][1, 11], rtol=1e-4)
+
+
+def test_zeros_and_ones_stay_in_their_range():
+    history = log([0, 1, 0, 0], [1, 0, 1, 1], num_arms=3)
+    found = jb.confidence_sequence(history, jb.Bernoulli(), trajectory=True)
+    rho = best_rho(50, 0.5, 0.05)
+    np.testing.assert_allclose(found.lower, np.clip([1 - half_width(3, 0.5, rho, 0.05), 0, 0], 0, 1), rtol=1e-5)
+    np.testing.assert_allclose(found.upper, [1, min(1, half_width(1, 0.5, rho, 0.05)), 1], rtol=1e-5)
+    assert (np.asarray(found.diagnostics["upper_by_step"]) <= 1).all()
+
+
+def test_an_arm_never_pulled_has_an_interval_that_says_nothing():
+    found = jb.confidence_sequence(log(num_arms=3), jb.Normal())
+    assert found.converged.tolist() == [True, True, False]
+    assert np.isnan(found.mean[2])
+    assert np.isnan(found.stderr[2])
+    assert [float(found.lower[2]), float(found.upper[2])] == [-np.inf, np.inf]
+
+
+def test_a_scale_of_ones_own():
+    given = jb.confidence_sequence(log(), None, scale=1.5)
+    same = jb.confidence_sequence(log(), jb.Normal(sigma=1.5))
+    np.testing.assert_array_equal(given.lower, same.lower)
+    assert not np.array_equal(given.stderr, same.stderr)  # that of the rewards themselves
+
+
+def test_batch_jit_vmap_and_one_step():
+    batch = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], 10, 3)
+    many = jb.confidence_sequence(batch, jb.Normal(), trajectory=True)
+    one = jb.confidence_sequence(jax.tree.map(lambda leaf: leaf[1], batch), jb.Normal(), trajectory=True)
+    jax.tree.map(lambda single, row: np.testing.assert_allclose(single, row[1], rtol=1e-5), one, many)
+    for transform in (jax.jit, jax.vmap):
+        found = transform(lambda history: jb.confidence_sequence(history, jb.Normal()))(batch)
+        np.testing.assert_allclose(found.lower, many.lower, rtol=1e-5)
+    single = jb.confidence_sequence(log([1], [2.0]), jb.Normal())
+    assert single.converged.tolist() == [False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [jb.Greedy(), jb.UCB1()], ids=["greedy", "ucb1"])
+def test_few_runs_ever_miss(policy):
+    """2,000 runs of 2,000 steps: at most 5% miss the mean of an arm at any step; the naive interval misses many times that."""
+    mean = np.array([1.0, 0.75], np.float32)
+    history = jb.simulate(jax.random.key(8), policy, jb.Normal(), mean, 2000, 2000)
+    found = jb.confidence_sequence(history, jb.Normal(), trajectory=True).diagnostics
+    lower, upper = np.asarray(found["lower_by_step"]), np.asarray(found["upper_by_step"])
+    missed = ((lower > mean) | (upper < mean)).any(axis=1).mean(axis=0)
+    assert (missed <= 0.05).all()
+    assert missed.max() > 0.015  # and it is not so wide as to say nothing
+    first = np.asarray(history.arms) == 0
+    pulls = first.cumsum(axis=1)
+    running = np.where(first, np.asarray(history.rewards), 0).cumsum(axis=1) / pulls
+    assert (np.abs(running - 1.0) > 1.96 / np.sqrt(pulls)).any(axis=1).mean() > 0.2
+
+
+@pytest.mark.slow
+def test_few_runs_of_zeros_and_ones_ever_miss():
+    mean = np.array([0.5, 0.4], np.float32)
+    history = jb.simulate(jax.random.key(9), jb.Greedy(), jb.Bernoulli(), mean, 1000, 2000)
+    found = jb.confidence_sequence(history, jb.Bernoulli(), trajectory=True).diagnostics
+    missed = (np.asarray(found["lower_by_step"]) > mean) | (np.asarray(found["upper_by_step"]) < mean)
+    assert (missed.any(axis=1).mean(axis=0) <= 0.05).all()
+
+
+BAD = [
+    (dict(tightest_at=0), "tightest_at is 0; allowed: a finite number above 0"),
+    (dict(tightest_at=np.inf), "tightest_at is inf; allowed: a finite number above 0"),
+    (dict(family=None), "scale is None and family is None; allowed without it: Normal with its sigma, or Bernoulli"),
+    (dict(family=jb.Normal(sigma=None)), "scale is None and family is Normal"),
+    (dict(scale=-1.0), "scale is -1.0; allowed: a finite number above 0"),
+    (dict(scale=jnp.ones(3)), r"scale has shape \(3,\); allowed: one number, or one for each of 2 arms"),
+    (dict(family=jb.Bernoulli()), "history.rewards is 2.0 at step 1, which Bernoulli cannot give"),
+    (dict(level=0), "level is 0; allowed"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_input_is_named(change, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        jb.confidence_sequence(**(dict(history=log(), family=jb.Normal()) | change))
