@@ -36,6 +36,13 @@ POLICIES = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _forget_what_was_compiled():
+    """Compiled functions hold memory maps, of which a process may have 65,000: all the modules together have more."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(params=POLICIES)
 def policy(request):
     return POLICIES[request.param]

@@ -17,6 +17,7 @@ from jaxbias.compiling import compiled
 from jaxbias.estimators.checks import check_history, check_level, check_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.matching import Match, Schedule, invert, match
+from jaxbias.estimators.naive import clip_to_family
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import Family, check_family
@@ -126,9 +127,7 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     }
     if ends is not None:
         diagnostics |= {"lower_inverted": ends[..., 0], "upper_inverted": ends[..., 1]}
-    estimate = wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics)
-    low, high = getattr(family, "mean_range", (-jnp.inf, jnp.inf))
-    return dataclasses.replace(estimate, lower=jnp.maximum(estimate.lower, low), upper=jnp.minimum(estimate.upper, high))
+    return clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
 
 
 @partial(compiled, static=("num_paths", "max_rounds", "inverted"))
