@@ -131,3 +131,15 @@ def test_the_most_likely_path_is_a_maximum():
         return selection - jnp.sum(jnp.square(path - mean[history.arms])) / 2
 
     np.testing.assert_allclose(jax.grad(height)(path), 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["greedy", "epsilon-greedy", "lil-ucb"])
+def test_the_log_normaliser_of_an_estimate(name):
+    """The probability of the arms at the estimate, which is not where the paths were drawn."""
+    policy, arms, sigma = POLICIES[name], np.array(LOGS[2]), np.array([1.0, 0.7])
+    rewards = jnp.asarray([2.0, -1.0, 0.3, 1.0, 1.5, 0.2])
+    history = jb.History(arms=jnp.asarray(arms), rewards=rewards, num_arms=2)
+    found = jb.conditional_mle(jax.random.key(0), history, policy, jb.Normal(sigma=jnp.asarray(sigma)), num_paths=2**14)
+    assert np.abs(found.diagnostics["last_move"]).max() > 1e-3
+    expected, _, _ = brute_force(policy, arms, np.arange(6) < 2, np.asarray(found.mean, np.float64), sigma)
+    np.testing.assert_allclose(found.diagnostics["log_normaliser"], expected, atol=5e-3)
