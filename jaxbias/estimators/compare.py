@@ -75,7 +75,7 @@ class Comparison:
         widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         of_batch = f", averages over {pulls.shape[0]} logs" if np.ndim(self.pulls) == 2 else ""
-        notes = [f"Intervals of {100 * self.level:g}%{of_batch}. * not to be believed: see diagnostics['status']."]
+        notes = [f"Intervals of {100 * self.level:g}%{of_batch}. * not to be believed: see the estimate's diagnostics."]
         notes += [f"{method} does not apply: {reason}" for method, reason in self.reasons.items()]
         return "\n".join([*lines, "", *notes])
 
