@@ -48,6 +48,21 @@ def test_against_the_exact_expectation(name, x64):
     assert np.abs(solved.x - observed).max() > 0.02
 
 
+def test_standard_errors_are_those_of_the_delta_method():
+    """J from differences of the exact expectation, V from a plain simulation at the estimate."""
+    policy, num_steps = jb.Greedy(), 9
+    arms, rewards = jnp.asarray([0, 1, 0, 0, 0, 0, 0, 1, 1]), jnp.asarray(np.resize([1.0, 0.0, 0.0, 1.0], 9), float)
+    found = match(jb.History(arms=arms, rewards=rewards, num_arms=2), policy, jb.Bernoulli(), num_paths=8192)
+    mean, small = np.asarray(found.mean, np.float64), 1e-4
+    bias = lambda mean: np.asarray(jb.exact_bias(policy, mean, num_steps))
+    slopes = [(bias(mean + small * unit) - bias(mean - small * unit)) / (2 * small) for unit in np.eye(2)]
+    inverse = np.linalg.inv(np.eye(2) + np.stack(slopes, axis=1))
+    simulated = jb.simulate(jax.random.key(3), policy, jb.Bernoulli(), mean, num_steps, 50_000).statistics.mean
+    expected = np.sqrt(np.diag(inverse @ np.cov(np.asarray(simulated, np.float64).T) @ inverse.T))
+    np.testing.assert_allclose(found.stderr, expected, rtol=0.1)
+    assert np.abs(np.linalg.norm(inverse - np.eye(2))) > 0.2  # leaving J out would be noticed
+
+
 @pytest.mark.parametrize("family", [jb.Normal(sigma=2.0), jb.Bernoulli()])
 def test_without_adaptivity_it_is_the_sample_mean(family, x64):
     history = jb.simulate(jax.random.key(0), jb.Uniform(), family, [0.6, 0.5, 0.4], 60, 3)
