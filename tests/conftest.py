@@ -35,6 +35,7 @@ POLICIES = {
     "beta-thompson": jb.BetaThompson(),
     "exp3": jb.Exp3(),
     "uniform": jb.Uniform(),
+    "play-the-winner": jb.PlayTheWinner(),
 }
 
 

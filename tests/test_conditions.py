@@ -7,7 +7,7 @@ import jaxbias as jb
 from jaxbias.policies import sample_arm
 
 BOTH = [jb.Greedy(), jb.Greedy(tau=0.5), jb.LilUCB(), jb.LilUCB(tau=1.0), jb.UCB1(), jb.Uniform()]
-PATHWISE_ONLY = [jb.EpsilonGreedy(), jb.EpsilonGreedy(tau=0.5), jb.Thompson(), jb.BetaThompson()]
+PATHWISE_ONLY = [jb.EpsilonGreedy(), jb.EpsilonGreedy(tau=0.5), jb.Thompson(), jb.BetaThompson(), jb.PlayTheWinner()]
 
 
 @pytest.mark.parametrize("policy", BOTH + PATHWISE_ONLY, ids=repr)
@@ -34,6 +34,32 @@ def test_the_counterexample_for_epsilon_greedy():
     found = jb.check_iio(jb.EpsilonGreedy(epsilon=0.1)).counterexample
     pair = sorted(max(p, 1 - p) for p in (found.probability, found.other_probability))
     np.testing.assert_allclose(pair, [0.5, 28 / 29], atol=1e-4)
+
+
+def test_the_counterexample_for_the_urn():
+    """A failure of arm k puts as many balls in for each of the others, which draws their shares together.
+
+    One of the others succeeded and one failed, once each: 3 to 1.5 balls after a failure of k, 2.5 to 1 after a success.
+    """
+    found = jb.check_iio(jb.PlayTheWinner(), num_cases=2000).counterexample
+    assert len(found.arms) == 3
+    pair = sorted(max(p, 1 - p) for p in (found.probability, found.other_probability))
+    np.testing.assert_allclose(pair, [2 / 3, 5 / 7], atol=1e-4)
+
+
+class UrnWithGumbelNoise(jb.StatisticsPolicy):
+    unit_rewards = True
+
+    def log_probs(self, state):
+        return jb.PlayTheWinner().log_probs(state)
+
+
+def test_for_the_urn_the_pathwise_form_depends_on_what_the_seed_is():
+    """Drawn by Gumbel noise, two arms change places as their log-ratio does; drawn ball by ball, none of their balls moves."""
+    assert not jb.check_iio(UrnWithGumbelNoise(), form="pathwise", num_cases=2000).holds
+    uneven = jb.PlayTheWinner(balls=jnp.array([0.3, 1.0, 2.0]), added=0.37)
+    assert jb.check_exploit(uneven, num_cases=2000).holds
+    assert jb.check_iio(uneven, form="pathwise", num_cases=2000).holds
 
 
 class ExploresTheWorst(jb.StatisticsPolicy):

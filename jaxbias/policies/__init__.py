@@ -12,6 +12,7 @@ from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
 from jaxbias.policies.ucb import UCB1, LilUCB
+from jaxbias.policies.urn import PlayTheWinner
 
 __all__ = [
     "UCB1",
@@ -22,6 +23,7 @@ __all__ = [
     "Greedy",
     "IndexPolicy",
     "LilUCB",
+    "PlayTheWinner",
     "Policy",
     "StatisticsPolicy",
     "Thompson",
