@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.policies import ArmStatistics
@@ -29,6 +30,7 @@ class History:
         draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
 
     >>> import jax.numpy as jnp
+import numpy as np
     >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
     >>> history.statistics.mean.tolist(), history.forced_steps.tolist()
     ([0.0, 1.5], [True, True, False])
@@ -64,7 +66,9 @@ def _count(arms: jax.Array, rewards: jax.Array, num_arms: int) -> tuple[jax.Arra
     return pulls, jnp.zeros(num_arms, rewards.dtype).at[arms].add(rewards)
 
 
-def count(arms: Int[Array, "*trials steps"], rewards: Float[Array, "*trials steps"], num_arms: int) -> ArmStatistics:
+def count(
+    arms: Int[Array | np.ndarray, "*trials steps"], rewards: Float[Array | np.ndarray, "*trials steps"], num_arms: int
+) -> ArmStatistics:
     """Pulls and summed rewards of each arm."""
     pulls, total = _count(jnp.asarray(arms), jnp.asarray(rewards), num_arms)
     return ArmStatistics(pulls=pulls, total=total)
@@ -72,7 +76,7 @@ def count(arms: Int[Array, "*trials steps"], rewards: Float[Array, "*trials step
 
 @partial(jax.jit, static_argnames="num_arms")
 @partial(jnp.vectorize, signature="(s)->(s)", excluded=(1,))
-def first_pulls(arms: Int[Array, "*trials steps"], num_arms: int) -> Bool[Array, "*trials steps"]:
+def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -> Bool[Array, "*trials steps"]:
     """Whether each step is the first pull of its arm."""
     steps = jnp.arange(arms.shape[0])
     first = jnp.full(num_arms, arms.shape[0]).at[arms].min(steps)

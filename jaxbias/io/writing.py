@@ -1,0 +1,63 @@
+"""Logs out: one pull a row."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxbias.history import History
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+
+
+def write_log(history: "History", out: Path, labels: Sequence[str] | None = None) -> None:
+    """Writes trial, step, arm and reward, one pull a row; the file is there whole or not at all.
+
+    Arguments:
+        history: one trial, whose log has no column for the trial, or a batch of them.
+        out: a file that ends in .csv, .tsv, .csv.gz, .tsv.gz or .parquet; an old one is replaced.
+        labels: of arm 0, 1, ...; the numbers themselves where they are not given.
+
+    >>> import jaxbias as jb, numpy as np, pathlib, tempfile
+    >>> history = jb.History(arms=np.array([0, 1]), rewards=np.array([0.5, 2.0]), num_arms=2)
+    >>> out = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
+    >>> write_log(history, out, labels=["red", "blue"])
+    >>> out.read_text().split()
+    ['step,arm,reward', '0,red,0.5', '1,blue,2.0']
+    """
+    if not out.name.endswith(SUFFIXES):
+        raise ValueError(f"out is {str(out)!r}; allowed: a file that ends in {', '.join(SUFFIXES)}")
+    frame = _frame(history, labels)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        with temporary.open("xb") as file:
+            _write_frame(frame, file, out.name)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _frame(history: "History", labels: Sequence[str] | None) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    arms, rewards = np.asarray(history.arms), np.asarray(history.rewards)
+    names = ("trial", "step")[2 - arms.ndim :]
+    columns: dict[str, Any] = {name: index.ravel() for name, index in zip(names, np.indices(arms.shape), strict=True)}
+    columns["arm"] = arms.ravel()
+    if labels is not None:
+        if len(labels) != history.num_arms or len(set(labels)) != len(labels):
+            raise ValueError(f"labels is {list(labels)}; allowed: {history.num_arms} that differ, one for each arm")
+        columns["arm"] = pd.Categorical.from_codes(columns["arm"], categories=list(labels))
+    return pd.DataFrame({**columns, "reward": rewards.ravel()})
+
+
+def _write_frame(frame: Any, file: Any, name: str) -> None:
+    # Neither the time nor the temporary name goes into the archive: the same log is the same bytes.
+    gzip = {"method": "gzip", "mtime": 0, "filename": ""}
+    if name.endswith(".parquet"):
+        frame.to_parquet(file, index=False)
+        return
+    separator = "\t" if ".tsv" in name[-7:] else ","
+    frame.to_csv(file, sep=separator, index=False, mode="wb", compression=gzip if name.endswith(".gz") else None)
