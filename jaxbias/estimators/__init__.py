@@ -1,6 +1,7 @@
 """Estimators: one file each, one result type."""
 
 from jaxbias.estimators.adaptive_weighting import adaptive_weighting
+from jaxbias.estimators.bias_at import ArmBias, bias_at
 from jaxbias.estimators.compare import Comparison, compare
 from jaxbias.estimators.conditional_mle import conditional_mle
 from jaxbias.estimators.confidence_sequence import confidence_sequence
@@ -13,10 +14,12 @@ from jaxbias.estimators.sample_mean import sample_mean
 
 __all__ = [
     "STATUS",
+    "ArmBias",
     "Comparison",
     "ContrastiveDivergence",
     "Estimate",
     "adaptive_weighting",
+    "bias_at",
     "compare",
     "conditional_mle",
     "confidence_sequence",

@@ -66,6 +66,14 @@ def check_log(history: History, family: Family | None, level: float) -> History:
     return checked
 
 
+def check_unit_rewards(history: History, policy: Any) -> None:
+    """Refuses rewards outside 0 to 1 for a policy that counts them as successes and failures."""
+    if getattr(policy, "unit_rewards", False) and is_concrete(history.rewards):
+        outside = ~((np.asarray(history.rewards) >= 0) & (np.asarray(history.rewards) <= 1))
+        name = type(policy).__name__
+        refuse(outside, history.rewards, "history.rewards is {value} at {where}; allowed with " + name + ": numbers from 0 to 1")
+
+
 def check_held_out(history: History, family: Family | None) -> None:
     """Refuses a history without held-out rewards, or with one that is no number or that the family cannot give."""
     if history.held_out is None:
@@ -104,6 +112,7 @@ def first_unpulled(history: History) -> tuple[int, int] | None:
 
 def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trials steps arms"]:
     """The log-probability of every arm at every step, read off the policy before the step."""
+    check_unit_rewards(history, policy)
     return _replayed(policy, history)
 
 

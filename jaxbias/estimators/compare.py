@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
 from jaxbias.estimators.adaptive_weighting import adaptive_weighting
@@ -24,17 +25,38 @@ from jaxbias.rewards import Family
 if TYPE_CHECKING:
     import pandas
 
-Method = Callable[[Any, History, Any, Any, float], Estimate]
 
-METHODS: dict[str, Method] = {
-    "sample_mean": lambda _, history, __, family, level: sample_mean(history, family, level=level),
-    "data_splitting": lambda _, history, __, family, level: data_splitting(history, family, level=level),
-    "propensity_weighting": lambda _, history, policy, family, level: propensity_weighting(history, policy, family, level=level),
-    "adaptive_weighting": lambda _, history, policy, family, level: adaptive_weighting(history, policy, family, level=level),
-    "conditional_mle": lambda key, history, policy, family, level: conditional_mle(key, history, policy, family, level=level),
-    "mean_matching": lambda key, history, policy, family, level: mean_matching(key, history, policy, family, level=level),
-    "confidence_sequence": lambda _, history, __, family, level: confidence_sequence(history, family, level=level),
+class Question(NamedTuple):
+    """What every method is asked."""
+
+    key: Any
+    history: History
+    policy: Any
+    family: Any
+    level: float
+    propensities: Any
+
+
+def _propensity_weighting(ask: Question) -> Estimate:
+    source = dict(policy=ask.policy) if ask.propensities is None else dict(propensities=ask.propensities)
+    return propensity_weighting(ask.history, family=ask.family, level=ask.level, **source)
+
+
+METHODS: dict[str, Callable[[Question], Estimate]] = {
+    "sample_mean": lambda ask: sample_mean(ask.history, ask.family, level=ask.level),
+    "data_splitting": lambda ask: data_splitting(ask.history, ask.family, level=ask.level),
+    "propensity_weighting": _propensity_weighting,
+    "adaptive_weighting": lambda ask: adaptive_weighting(ask.history, _known(ask), ask.family, level=ask.level),
+    "conditional_mle": lambda ask: conditional_mle(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
+    "mean_matching": lambda ask: mean_matching(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
+    "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level),
 }
+
+
+def _known(ask: Question) -> Policy:
+    if ask.policy is None:
+        raise ValueError("policy is None; allowed: the policy that chose the arms")
+    return ask.policy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,20 +116,25 @@ def _cells(estimate: Estimate) -> list[str]:
 def compare(
     key: PRNGKeyArray,
     history: History,
-    policy: Policy,
+    policy: Policy | None,
     family: Family,
     *,
     methods: Sequence[str] = tuple(METHODS),
     level: float = 0.95,
+    propensities: ArrayLike | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
 
     Arguments:
         key: a `jax.random.key`.
         history: one log or a batch of them.
-        policy, family: how the arms were chosen, and what the rewards are.
+        policy: how the arms were chosen; None where it is not known, which leaves the methods that need no policy.
+        family: what the rewards are.
         methods: names of those to try.
         level: of the intervals.
+        propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
+        progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(), jb.Normal()
@@ -124,8 +151,11 @@ def compare(
     checked = check_history(history)
     estimates, reasons = {}, {}
     for name in methods:
+        if progress is not None:
+            progress(name)
+        own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            estimates[name] = METHODS[name](jax.random.fold_in(key, list(METHODS).index(name)), history, policy, family, level)
+            estimates[name] = METHODS[name](Question(own_key, history, policy, family, level, propensities))
         except ValueError as error:
             reasons[name] = str(error)
     if not estimates:

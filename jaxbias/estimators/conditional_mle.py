@@ -12,7 +12,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import by_trial
 from jaxbias.estimators.chains import ChainSummary
-from jaxbias.estimators.checks import check_history, check_level, check_rewards, first_unpulled, is_random, refuse
+from jaxbias.estimators.checks import (
+    check_history,
+    check_level,
+    check_rewards,
+    check_unit_rewards,
+    first_unpulled,
+    is_random,
+    refuse,
+)
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.gaussian import Log, laplace, make_log
@@ -66,10 +74,10 @@ def conditional_mle(
 
     Returns:
         An `Estimate`. Diagnostics of "newton": `status` of each mean, the number of a line of `jaxbias.STATUS`;
-        `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and `log_normaliser`, the log-probability of
-        the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and `nan_energies`. Of
-        "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`, `nan_energies`, and the
-        `path` of the iterates where it was asked for.
+        `covariance` of the means, (arms, arms); `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and
+        `log_normaliser`, the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and
+        `nan_energies`. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`,
+        `nan_energies`, and the `path` of the iterates where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
@@ -201,6 +209,7 @@ def _from_newton(fit: NewtonFit, level: float) -> Estimate:
     status = jnp.select(list(wrong.values()), [status_of(words) for words in wrong], 0)
     diagnostics = {
         "status": status,
+        "covariance": fit.covariance,
         "monte_carlo_error": fit.monte_carlo_error,
         "effective_draws": fit.effective,
         "rounds": fit.rounds,
@@ -228,6 +237,7 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
         raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
     checked = dataclasses.replace(check_history(history), held_out=None)
     check_rewards(checked, family)
+    check_unit_rewards(checked, policy)
     draws = _recorded_draws(checked, policy) if given_draws else None
     checked = dataclasses.replace(checked, draws=draws)
     if is_concrete((checked, policy)):

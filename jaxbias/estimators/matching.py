@@ -6,12 +6,16 @@ From one set of simulated trials at some means come the expectation, its covaria
 J_jk = Cov(sample mean j, score k). So each set gives a Newton step towards the solution, and the standard errors of it,
 J^-1 V J^-T. The random numbers are the same in every round: a few trials find the neighbourhood, many the solution. The score
 is zero on average, so what the sample means owe to its average over the trials is taken off.
+
+Where an arm may go without a pull (a log that forced no first pulls), all of it is given that the arm was pulled, as it was in
+the log.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -68,6 +72,11 @@ class Match(NamedTuple):
     trials: Int[Array, ""]
 
 
+def of_arms(leaf: Any, kept: Int[np.ndarray, " kept"], num_arms: int) -> Any:
+    """A setting of a policy or family for some of the arms: what has one value for each is cut to theirs."""
+    return leaf[kept] if getattr(leaf, "shape", ()) == (num_arms,) else leaf
+
+
 class Scored(NamedTuple):
     """A policy that also keeps the score of the means: for families that do not say their variance."""
 
@@ -91,9 +100,15 @@ class Scored(NamedTuple):
         return self.policy.update(state[0], arm, reward), state[1] + jnp.where(chosen, slope, 0)
 
 
-def simulate_means(
-    words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], schedule: Schedule
-) -> tuple[Float[Array, "trials arms"], Float[Array, "trials arms"]]:
+class Trials(NamedTuple):
+    """What simulated trials gave."""
+
+    sample_means: Float[Array, "trials arms"]  # 0 without a pull
+    score: Float[Array, "trials arms"]
+    pulled: Bool[Array, "trials arms"]
+
+
+def simulate_means(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], schedule: Schedule) -> Trials:
     """Sample means and scores of simulated trials."""
     problem = Problem(policy=policy, family=family, mean=mean).for_steps(schedule.arms.shape[0])
     variance = getattr(family, "variance", None)
@@ -103,18 +118,29 @@ def simulate_means(
     else:
         _, statistics = follow_trials(problem, words, *schedule)
         score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / variance(mean)[None]
-    return statistics.mean, score
+    return Trials(sample_means=statistics.mean, score=score, pulled=statistics.pulls > 0)
+
+
+def average_pulled(trials: Trials) -> tuple[Float[Array, " arms"], Float[Array, "trials arms"], Float[Array, " arms"]]:
+    """Each arm's sample mean on average over the trials that pulled it; how far each is off it; and the share of such trials."""
+    pulled = trials.pulled.astype(trials.sample_means.dtype)
+    share = jnp.maximum(jnp.mean(pulled, axis=0), 1 / pulled.shape[0])
+    average = jnp.mean(trials.sample_means, axis=0) / share
+    return average, (trials.sample_means - average[None]) * pulled, share
 
 
 def _simulate(words: Array, policy: Policy, family: Family, mean: Array, schedule: Schedule) -> Simulated:
-    sample_means, score = simulate_means(words, policy, family, mean, schedule)
-    trials = sample_means.shape[0]
-    average, off = jnp.mean(sample_means, axis=0), jnp.mean(score, axis=0)
-    centred, centred_score = sample_means - average[None], score - off[None]
+    simulated = simulate_means(words, policy, family, mean, schedule)
+    score, trials = simulated.score, simulated.score.shape[0]
+    average, centred, share = average_pulled(simulated)
+    off = jnp.mean(score, axis=0)
+    centred_score = score - off[None]
+    derivative = centred.T @ centred_score / (trials - 1) / share[:, None]
+    centred = centred / jnp.sqrt(share)[None]  # so that its products are covariances given the pulls
     covariance = centred.T @ centred / (trials - 1)
-    derivative = centred.T @ centred_score / (trials - 1)
     spread = jnp.var(score, axis=0)
-    owed = jnp.diag(derivative) / spread
+    # Given that an arm was pulled, which not every trial does, its score is not zero on average: then nothing is taken off.
+    owed = jnp.where(share == 1, jnp.diag(derivative) / spread, 0)
     rest = centred - centred_score * owed[None]
     uncertain = jnp.diag(covariance)[:, None] * spread[None] / trials
     identity = jnp.eye(mean.shape[0], dtype=mean.dtype)
@@ -122,7 +148,7 @@ def _simulate(words: Array, policy: Policy, family: Family, mean: Array, schedul
     return Simulated(
         expected=average - owed * off,
         covariance=covariance,
-        unexplained=rest.T @ rest / (trials - 1),
+        unexplained=(rest / share[None]).T @ rest / (trials - 1),  # as many trials as pulled the arm
         inverse=jnp.linalg.inv(derivative),
     )
 
@@ -215,9 +241,10 @@ def invert(
 
         def score(shift: Array) -> Array:
             mean = jnp.clip(found.mean + shift * direction, low, high)
-            sample_means, _ = simulate_means(words, policy, family, mean, schedule)
-            above = jnp.sum(side * (sample_means[:, arm] - observed[arm]) > 0).astype(observed.dtype)
-            return ndtri((above + 0.5) / (num_paths + 1)) - target
+            trials = simulate_means(words, policy, family, mean, schedule)
+            pulled = trials.pulled[:, arm]
+            above = jnp.sum(pulled & (side * (trials.sample_means[:, arm] - observed[arm]) > 0)).astype(observed.dtype)
+            return ndtri((above + 0.5) / (jnp.sum(pulled) + 1).astype(observed.dtype)) - target
 
         def improve(_: Any, bracket: Any) -> Any:
             (inner, inner_score), (outer, outer_score) = bracket

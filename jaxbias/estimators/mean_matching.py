@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
-from jaxbias.estimators.checks import check_history, check_level, check_rewards
+from jaxbias.estimators.checks import check_history, check_level, check_rewards, check_unit_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
-from jaxbias.estimators.matching import Match, Schedule, invert, match
+from jaxbias.estimators.matching import Match, Schedule, invert, match, of_arms
 from jaxbias.estimators.naive import clip_to_family
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
@@ -53,8 +53,9 @@ def mean_matching(
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there.
-        Diagnostics: `status` of each mean, the number of a line of `jaxbias.STATUS`; `monte_carlo_error` of each mean,
-        `last_step`, `rounds` and `simulated_trials`; `lower_inverted` and `upper_inverted` where they were asked for.
+        Diagnostics: `status` of each mean, the number of a line of `jaxbias.STATUS`; `covariance` of the means, (arms, arms);
+        `monte_carlo_error` of each mean, `last_step`, `rounds` and `simulated_trials`; `lower_inverted` and `upper_inverted`
+        where they were asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(), jb.Normal(sigma=1.0)
@@ -70,6 +71,7 @@ def mean_matching(
     check_family(family, np.full(history.num_arms, 0.5))
     history = dataclasses.replace(check_history(history), held_out=None, draws=None)
     check_rewards(history, family)
+    check_unit_rewards(history, policy)
     single = history.arms.ndim == 1
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
@@ -90,23 +92,20 @@ def _by_pulled_arms(policy: Policy, family: Family, keys: Any, history: History,
         kept = np.flatnonzero(pulled)
         some = jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], history)
         some = dataclasses.replace(some, arms=jnp.asarray(np.searchsorted(kept, some.arms), jnp.int32), num_arms=len(kept))
-        of_these = partial(_of_arms, kept=kept, num_arms=history.num_arms)
+        of_these = partial(of_arms, kept=kept, num_arms=history.num_arms)
         found = _estimate(jax.tree.map(of_these, policy), jax.tree.map(of_these, family), keys[rows[-1]], some, options)
         parts.append(jax.tree.map(partial(_widen, kept=kept, num_arms=history.num_arms), found))
     order = np.argsort(np.concatenate(rows), kind="stable")
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *parts)
 
 
-def _of_arms(leaf: Any, kept: np.ndarray, num_arms: int) -> Any:
-    return leaf[kept] if getattr(leaf, "shape", ()) == (num_arms,) else leaf
-
-
 def _widen(leaf: Array, kept: np.ndarray, num_arms: int) -> Array:
     """The figures of some arms as figures of all: not a number, not converged, or the status that says so."""
-    if leaf.ndim < 2:
-        return leaf
     absent = {"f": jnp.nan, "b": False, "i": status_of("never pulled")}[leaf.dtype.kind]
-    return jnp.full((leaf.shape[0], num_arms), absent, leaf.dtype).at[:, kept].set(leaf)
+    for axis in range(1, leaf.ndim):
+        shape = (*leaf.shape[:axis], num_arms, *leaf.shape[axis + 1 :])
+        leaf = jnp.full(shape, absent, leaf.dtype).at[(*[slice(None)] * axis, kept)].set(leaf)
+    return leaf
 
 
 def _estimate(policy: Policy, family: Family, keys: Any, history: History, options: dict[str, Any]) -> Estimate:
@@ -120,6 +119,7 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     status = jnp.select([infinite, found.at_edge, moving], [status_of(word) for word in words], 0)
     diagnostics = {
         "status": status,
+        "covariance": found.covariance,
         "monte_carlo_error": found.monte_carlo_error,
         "last_step": found.step,
         "rounds": found.rounds,
