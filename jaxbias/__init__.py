@@ -9,15 +9,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxbias.analysis import Analysis as Analysis
     from jaxbias.bias import BiasSummary as BiasSummary
     from jaxbias.bias import measure_bias as measure_bias
     from jaxbias.conditions import check_exploit as check_exploit
     from jaxbias.conditions import check_iio as check_iio
+    from jaxbias.debias import debias as debias
     from jaxbias.estimators import STATUS as STATUS
+    from jaxbias.estimators import ArmBias as ArmBias
     from jaxbias.estimators import Comparison as Comparison
     from jaxbias.estimators import ContrastiveDivergence as ContrastiveDivergence
     from jaxbias.estimators import Estimate as Estimate
     from jaxbias.estimators import adaptive_weighting as adaptive_weighting
+    from jaxbias.estimators import bias_at as bias_at
     from jaxbias.estimators import compare as compare
     from jaxbias.estimators import conditional_mle as conditional_mle
     from jaxbias.estimators import confidence_sequence as confidence_sequence
@@ -27,7 +31,21 @@ if TYPE_CHECKING:
     from jaxbias.estimators import sample_mean as sample_mean
     from jaxbias.exact import exact_bias as exact_bias
     from jaxbias.exact import exact_distribution as exact_distribution
+    from jaxbias.examples import list_examples as list_examples
+    from jaxbias.examples import load_example as load_example
+    from jaxbias.fit import PolicyFit as PolicyFit
+    from jaxbias.fit import check_fit as check_fit
     from jaxbias.history import History as History
+    from jaxbias.io import Log as Log
+    from jaxbias.io import read_log as read_log
+    from jaxbias.io import to_arviz as to_arviz
+    from jaxbias.io import write_log as write_log
+    from jaxbias.page import render_report as render_report
+    from jaxbias.page import write_report as write_report
+    from jaxbias.plots import plot_bias as plot_bias
+    from jaxbias.plots import plot_estimates as plot_estimates
+    from jaxbias.plots import plot_fit as plot_fit
+    from jaxbias.plots import plot_running_means as plot_running_means
     from jaxbias.policies import UCB1 as UCB1
     from jaxbias.policies import ArmStatistics as ArmStatistics
     from jaxbias.policies import BetaThompson as BetaThompson
@@ -36,6 +54,7 @@ if TYPE_CHECKING:
     from jaxbias.policies import Greedy as Greedy
     from jaxbias.policies import IndexPolicy as IndexPolicy
     from jaxbias.policies import LilUCB as LilUCB
+    from jaxbias.policies import PlayTheWinner as PlayTheWinner
     from jaxbias.policies import Policy as Policy
     from jaxbias.policies import StatisticsPolicy as StatisticsPolicy
     from jaxbias.policies import Thompson as Thompson
@@ -45,18 +64,24 @@ if TYPE_CHECKING:
     from jaxbias.rewards import Normal as Normal
     from jaxbias.sampling import Sampler as Sampler
     from jaxbias.simulate import simulate as simulate
+    from jaxbias.tuning import Tuning as Tuning
+    from jaxbias.tuning import fit_settings as fit_settings
 
 __version__ = "0.1.0"
 
 _ROOMS = {
+    "analysis": ("Analysis",),
     "bias": ("BiasSummary", "measure_bias"),
     "conditions": ("check_exploit", "check_iio"),
+    "debias": ("debias",),
     "estimators": (
         "STATUS",
+        "ArmBias",
         "Comparison",
         "ContrastiveDivergence",
         "Estimate",
         "adaptive_weighting",
+        "bias_at",
         "compare",
         "conditional_mle",
         "confidence_sequence",
@@ -66,8 +91,14 @@ _ROOMS = {
         "sample_mean",
     ),
     "exact": ("exact_bias", "exact_distribution"),
+    "examples": ("list_examples", "load_example"),
+    "fit": ("PolicyFit", "check_fit"),
     "history": ("History",),
+    "io": ("Log", "read_log", "to_arviz", "write_log"),
+    "page": ("render_report", "write_report"),
+    "plots": ("plot_bias", "plot_estimates", "plot_fit", "plot_running_means"),
     "policies": (
+        "UCB1",
         "ArmStatistics",
         "BetaThompson",
         "EpsilonGreedy",
@@ -75,15 +106,16 @@ _ROOMS = {
         "Greedy",
         "IndexPolicy",
         "LilUCB",
+        "PlayTheWinner",
         "Policy",
         "StatisticsPolicy",
         "Thompson",
-        "UCB1",
         "Uniform",
     ),
     "rewards": ("Bernoulli", "Family", "Normal"),
     "sampling": ("Sampler",),
     "simulate": ("simulate",),
+    "tuning": ("Tuning", "fit_settings"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

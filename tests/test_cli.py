@@ -277,7 +277,7 @@ def test_log_holds_the_first_trials_and_says_so(capsys, tmp_path):
 def test_log_is_the_same_bytes_each_time(tmp_path):
     history = jb.History(arms=jnp.array([[0, 1]]), rewards=jnp.array([[0.5, 1.5]]), num_arms=2)
     for name in ("a.csv.gz", "b.csv.gz"):
-        report.write_log(history, tmp_path / name)
+        jb.write_log(history, tmp_path / name)
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
     assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()) == b"trial,step,arm,reward\n0,0,0,0.5\n0,1,1,1.5\n"
     assert (tmp_path / "a.csv.gz").stat().st_mode & 0o777 == 0o666 & ~current_umask()
@@ -379,7 +379,7 @@ BAD = {
     "simulate --mean nan": "--mean is [nan]; allowed: finite numbers",
     "simulate --mean -0.5 --family bernoulli": "--mean is [-0.5]; Bernoulli allows a number from 0 to 1 for each arm",
     "simulate --trials 0": "--trials is 0; allowed: 1 to 4294967295",
-    "simulate --out log.txt": "--out is 'log.txt'; allowed: a file that ends in .csv, .csv.gz, .parquet",
+    "simulate --out log.txt": "--out is 'log.txt'; allowed: a file that ends in .csv, .csv.gz, .tsv, .tsv.gz, .parquet",
     "simulate --out no/such/log.csv": "--out is 'no/such/log.csv'; allowed: a file in a folder that exists and can be written to",
     "simulate --log-trials 5": "--log-trials is given without --out; allowed: both",
     "simulate --trials 10 --out log.csv --log-trials 11": "--log-trials is 11; allowed: 1 to 10, the number of --trials",
@@ -427,7 +427,7 @@ def test_out_may_not_be_a_folder(capsys, tmp_path):
 
 def test_hidden_names_keep_their_format(tmp_path):
     history = jb.History(arms=jnp.array([[0, 1]]), rewards=jnp.array([[0.5, 1.5]]), num_arms=2)
-    report.write_log(history, tmp_path / ".parquet")
+    jb.write_log(history, tmp_path / ".parquet")
     assert pd.read_parquet(tmp_path / ".parquet").reward.tolist() == [0.5, 1.5]
 
 

@@ -1,0 +1,181 @@
+"""Which estimate to believe, which arm is best, and what to say about it: the words follow the numbers."""
+
+from collections.abc import Iterable
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from jaxbias.analysis import Analysis, BestArm, Recommendation
+from jaxbias.estimators import Comparison, Estimate
+from jaxbias.estimators.bias_at import ArmBias
+from jaxbias.fit import PolicyFit
+from jaxbias.policies import Uniform
+
+CLEAR = 3  # standard errors from 0 before a sign is called a finding: chance does that once in 370 times
+FEW_PULLS = 5  # below this an arm's interval says little, and the words say so
+# In order of what was measured: bias left, error and coverage over the settings of the paper (README).
+BY_PREFERENCE = ("mean_matching", "conditional_mle", "adaptive_weighting", "data_splitting")
+NEEDS_NO_POLICY = ("confidence_sequence", "data_splitting", "sample_mean")
+
+
+def recommend(table: Comparison, policy: Any, fit: PolicyFit | None, labels: tuple[str, ...]) -> Recommendation:
+    """The method to believe for this log, among those in the table."""
+    if fit is None or not fit.fits:
+        why = "the policy is not known" if fit is None else "the log does not look like the declared policy's"
+        return _first(table, NEEDS_NO_POLICY, f"{why}, and this method does not use it")
+    if isinstance(policy, Uniform) and "sample_mean" in table.estimates:
+        why = "the arms were chosen without looking at the rewards: nothing to correct"
+        return Recommendation("sample_mean", why, corrects=True)
+    for method in BY_PREFERENCE:
+        if method in table.estimates and _believed(table.estimates[method], table.pulls):
+            return Recommendation(method, _why(method, table, labels), corrects=True)
+    tried = " and ".join(method for method in BY_PREFERENCE if method in table.estimates)
+    why = f"{tried} did not converge for every arm" if tried else "no method that uses the policy was tried or applies"
+    return _first(table, NEEDS_NO_POLICY, f"{why}, and this one needs no policy")
+
+
+def _first(table: Comparison, methods: Iterable[str], why: str) -> Recommendation:
+    usable = [method for method in methods if method in table.estimates] or list(table.estimates)
+    return Recommendation(usable[0], why, corrects=usable[0] == "data_splitting")
+
+
+def _believed(estimate: Estimate, pulls: np.ndarray) -> bool:
+    return bool(np.all(np.asarray(estimate.converged)[pulls > 0]))
+
+
+def _why(method: str, table: Comparison, labels: tuple[str, ...]) -> str:
+    reasons = {
+        "mean_matching": "it uses all the policy says, and has the least error of the methods that do in every setting measured",
+        "conditional_mle": "it uses all the policy says; mean_matching did not converge or was not asked for",
+        "adaptive_weighting": "it needs the probabilities of the choices alone",
+        "data_splitting": "it uses the held-out rewards, which the policy did not see",
+    }
+    parts = [reasons[method]]
+    if method == "mean_matching" and "conditional_mle" not in table.estimates:
+        parts[0] = "it needs the policy and neither noise in its choices nor a record of their probabilities"
+    pulled = table.pulls[table.pulls > 0]
+    few = [labels[arm] for arm in np.flatnonzero((table.pulls > 0) & (table.pulls < FEW_PULLS))]
+    parts.append(f"it converged for every arm; the least pulled has {pulled.min():,} pulls" + _caution(few))
+    weighting = table.estimates.get("propensity_weighting")
+    if weighting is not None:
+        effective = np.asarray(weighting.diagnostics["effective_sample_size"])[table.pulls > 0]
+        worst = int(np.argmin(effective / pulled))
+        parts.append(f"propensity weighting would make {effective[worst]:.3g} samples of one arm's {pulled[worst]:,}")
+    return "; ".join(parts)
+
+
+def _caution(few: list[str]) -> str:
+    return f" ({name_some(few)} too few for more than a wide interval)" if few else ""
+
+
+def name_some(labels: Iterable[str], most: int = 5) -> str:
+    """The labels in quotes, at most so many of them."""
+    names = [repr(str(label)) for label in labels]
+    shown = names[:most] + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+
+
+def best_arm(estimate: Estimate, level: float) -> BestArm | None:
+    """The arm with the largest estimate and its margin over the next; None where there are not two to compare."""
+    mean, stderr = (np.asarray(part, np.float64) for part in (estimate.mean, estimate.stderr))
+    usable = np.flatnonzero(np.isfinite(mean))
+    if len(usable) < 2:
+        return None
+    arm, runner_up = (int(place) for place in usable[np.argsort(-mean[usable], kind="stable")][:2])
+    margin = float(mean[arm] - mean[runner_up])
+    if estimate.method == "confidence_sequence":  # its intervals hold whatever the policy did; so does their difference
+        lower, upper = np.asarray(estimate.lower, np.float64), np.asarray(estimate.upper, np.float64)
+        ends = float(lower[arm] - upper[runner_up]), float(upper[arm] - lower[runner_up])
+        return BestArm(arm, runner_up, margin, float(np.hypot(stderr[arm], stderr[runner_up])), *ends)
+    variance = stderr[arm] ** 2 + stderr[runner_up] ** 2
+    if "covariance" in estimate.diagnostics:
+        variance -= 2 * float(np.asarray(estimate.diagnostics["covariance"])[arm, runner_up])
+    error = float(np.sqrt(max(variance, 0.0)))
+    half = NormalDist().inv_cdf((1 + level) / 2) * error
+    return BestArm(arm, runner_up, margin, error, margin - half, margin + half)
+
+
+def sentences(analysis: Analysis) -> list[str]:
+    """What the figures say, in the order a reader needs it."""
+    said = [fit_sentence(analysis), f"Recommended: {analysis.recommended.method}, because {analysis.recommended.why}."]
+    said += [best_sentence(analysis), bias_sentence(analysis), doubt_sentence(analysis)]
+    return [sentence for sentence in said if sentence]
+
+
+def fit_sentence(analysis: Analysis) -> str:
+    """Whether the log can come from the policy."""
+    fit, name = analysis.fit, type(analysis.policy).__name__
+    if fit is None:
+        return "The policy that chose the arms was not given, so the methods that correct for it do not apply."
+    if fit.verdict == "nothing to check":
+        return f"Every pull was forced: the log says nothing for or against {name}."
+    if fit.verdict == "impossible":
+        first = fit.surprises[0]
+        return (
+            f"The log cannot come from {name}: at step {first.step + 1} it pulls {analysis.labels[first.arm]!r}, which {name} "
+            f"never does there, and so at {fit.impossible:,} of {fit.choices:,} choices. What relies on the policy is not to be "
+            "trusted."
+        )
+    total = f"the log-probability of its {fit.choices:,} choices is {fit.log_prob:.1f}"
+    total = f"{total}, where {fit.expected:.1f} ± {fit.deviation:.1f}"
+    if fit.verdict == "unlikely":
+        likelihood = min(fit.p_value, fit.calibration_p_value)
+        return (
+            f"The log does not look like {name}'s: {total} is expected, and its choices are off in a way that chance makes "
+            f"with probability {likelihood:.2g} at most. What relies on the policy is not to be trusted."
+        )
+    if fit.deviation == 0:
+        return f"The choices are those of {name}, every one of {fit.choices:,}."
+    return f"The choices fit {name}: {total} is expected (p = {fit.p_value:.2g})."
+
+
+def best_sentence(analysis: Analysis) -> str:
+    """The best arm and its margin."""
+    best = analysis.best
+    if best is None:
+        return ""
+    first, second = analysis.labels[best.arm], analysis.labels[best.runner_up]
+    says = (
+        "more than the error"
+        if best.is_clear
+        else f"not enough to call it better (the {100 * analysis.table.level:g}% interval of the difference includes 0)"
+    )
+    return (
+        f"{first!r} has the largest estimate, {float(analysis.estimate.mean[best.arm]):.4g}, ahead of {second!r} by "
+        f"{best.margin:.3g} [{best.lower:.3g}, {best.upper:.3g}], {says}."
+    )
+
+
+def bias_sentence(analysis: Analysis) -> str:
+    """Which sample means are off on average, if the recommended estimates are right."""
+    found = analysis.bias
+    if found is None:
+        return ""
+    low, high, rest = bias_groups(found)
+    groups = ((low, "too low"), (high, "too high"))
+    parts = [f"{name_some(analysis.labels[arm] for arm in arms)} {word}" for arms, word in groups if len(arms)]
+    if len(rest):
+        parts.append(f"{name_some(analysis.labels[arm] for arm in rest)} within {CLEAR} standard errors of right")
+    return (
+        f"If these estimates are right, the sample means of such a log are on average: {'; '.join(parts)} "
+        f"(from {found.num_trials:,} simulated logs)."
+    )
+
+
+def bias_groups(found: ArmBias) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arms whose sample means are clearly too low, clearly too high, and neither."""
+    low = found.bias < -CLEAR * found.stderr
+    high = found.bias > CLEAR * found.stderr
+    return np.flatnonzero(low), np.flatnonzero(high), np.flatnonzero(~low & ~high & np.isfinite(found.bias))
+
+
+def doubt_sentence(analysis: Analysis) -> str:
+    """Arms whose recommended figures are not to be believed, and why."""
+    method = analysis.recommended.method
+    doubtful = [
+        f"{label!r} ({analysis.status(method, arm)})"
+        for arm, label in enumerate(analysis.labels)
+        if not bool(np.asarray(analysis.estimate.converged)[arm])
+    ]
+    return f"Not to be believed: {', '.join(doubtful)}." if doubtful else ""

@@ -1,0 +1,198 @@
+"""From a log to a corrected estimate: does the policy fit, what does every method say, which one to believe."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from jaxbias.advice import best_arm, recommend
+from jaxbias.analysis import Analysis
+from jaxbias.estimators import Comparison, compare
+from jaxbias.estimators.bias_at import ArmBias, bias_at
+from jaxbias.estimators.checks import check_history, check_level, check_rewards
+from jaxbias.estimators.compare import METHODS
+from jaxbias.estimators.naive import summarise
+from jaxbias.fit import check_fit
+from jaxbias.history import History
+from jaxbias.io import Log, read_log
+from jaxbias.policies import Policy, check_policy
+from jaxbias.rewards import Bernoulli, Family, Normal
+from jaxbias.tuning import fit_settings
+
+LONGEST = 2**20  # steps of a log that is simulated over and over: minutes; beyond, hours
+SIMULATES = ("conditional_mle", "mean_matching")
+BIAS_STEPS = 2**28  # steps x arms x trials for the estimated bias: a few seconds
+BIAS_TRIALS = (2**11, 2**14)  # at least, at most: a Monte Carlo error of a fiftieth to a hundredth of a sample mean's spread
+
+
+def debias(
+    key: PRNGKeyArray,
+    log: Any,
+    policy: Policy | None,
+    family: Family | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    level: float = 0.95,
+    fit: Sequence[str] = (),
+    opening: Literal["forced", "chosen"] = "forced",
+    progress: Callable[[str], None] | None = None,
+    **reading: Any,
+) -> Analysis:
+    """Everything about one log of an adaptive experiment. It computes in float64, whatever JAX is set to.
+
+    Arguments:
+        key: a `jax.random.key`.
+        log: a `Log`, or what `read_log` reads: a pandas data frame, the name of a file, an open one.
+        policy: how the arms were chosen; None where it is not known.
+        family: what the rewards are. Without it, Bernoulli where every reward is 0 or 1, else Normal; where its sigma is None,
+            the standard deviation within the arms of the log.
+        methods: names of the estimators to try; without it all, but for `data_splitting` where no rewards were held out.
+        level: of the intervals.
+        fit: settings of the policy to be estimated from the log first: "tau", "epsilon".
+        opening: whether the first pull of each arm was forced, or chosen by the policy like the others. A log that says which
+            pulls were forced needs it not.
+        progress: called with a few words before each part of the work.
+        reading: what else `read_log` takes.
+
+    >>> import jax, pandas, jaxbias as jb
+    >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
+    >>> frame = pandas.DataFrame({"arm": history.arms, "reward": history.rewards})
+    >>> analysis = jb.debias(jax.random.key(1), frame, jb.Greedy(), jb.Normal(sigma=1.0))
+    >>> analysis.recommended.method, analysis.fit.verdict
+    ('mean_matching', 'fits')
+    """
+    tell = progress or (lambda _: None)
+    check_level(level)
+    if not isinstance(log, Log):
+        tell("reading the log")
+        log = read_log(log, **reading)
+    with jax.enable_x64(True):
+        return _analyse(key, _opened(log, opening), policy, family, _methods(log, methods), level, tuple(fit), tell)
+
+
+def _methods(log: Log, methods: Sequence[str] | None) -> tuple[str, ...]:
+    if methods is not None:
+        return tuple(methods)
+    return tuple(name for name in METHODS if name != "data_splitting" or log.history.held_out is not None)
+
+
+def _opened(log: Log, opening: str) -> Log:
+    """The log with its forced pulls: as it says itself, or none, or (as `History` has it) the first of each arm."""
+    if opening not in ("forced", "chosen"):
+        raise ValueError(f"opening is {opening!r}; allowed: 'forced' or 'chosen'")
+    if opening == "forced" or log.history.forced is not None:
+        return log
+    return dataclasses.replace(log, history=dataclasses.replace(log.history, forced=np.zeros(log.history.num_steps, bool)))
+
+
+def _analyse(
+    key: PRNGKeyArray,
+    log: Log,
+    policy: Any,
+    family: Any,
+    methods: tuple[str, ...],
+    level: float,
+    fit: tuple[str, ...],
+    tell: Callable[[str], None],
+) -> Analysis:
+    history = log.history
+    family, assumed = _family_of(history, policy, family)
+    if policy is not None:
+        check_policy(policy, history.num_arms)
+    check_rewards(check_history(history), family)
+    fit_key, table_key, bias_key = (jax.random.fold_in(key, purpose) for purpose in range(3))
+    fitted, found = {}, None
+    if policy is not None:
+        tell("replaying the policy")
+        if fit:
+            policy, fitted, _ = fit_settings(history, policy, fit, level=level)
+        found = check_fit(fit_key, history, policy)
+    table = _compare(table_key, log, policy, family, methods, level, tell)
+    recommended = recommend(table, policy, found, log.labels)
+    estimate = table.estimates[recommended.method]
+    warnings = (*log.notes, *assumed, *_doubts(log, policy))
+    sound = policy is None or (recommended.corrects and found is not None and found.fits and not _in_batches(log))
+    return Analysis(
+        log=log,
+        policy=policy,
+        family=family,
+        fitted=fitted,
+        fit=found,
+        table=table,
+        recommended=recommended,
+        bias=_bias(bias_key, log, policy, family, estimate.mean, tell) if recommended.corrects else None,
+        best=best_arm(estimate, level),
+        warnings=warnings,
+        trusted=sound and bool(np.all(np.asarray(estimate.converged)[table.pulls > 0])),
+    )
+
+
+def _family_of(history: History, policy: Any, family: Any) -> tuple[Any, tuple[str, ...]]:
+    """The family with nothing left open, and what was assumed."""
+    said = []
+    if family is None:
+        rewards = np.asarray(history.rewards)
+        if getattr(policy, "unit_rewards", False) or np.all((rewards == 0) | (rewards == 1)):
+            return Bernoulli(), ("The family was not given; every reward is 0 or 1, so Bernoulli.",)
+        family = Normal(sigma=None)
+        said.append("The family was not given; Normal was assumed.")
+    if isinstance(family, Normal) and family.sigma is None:
+        sigma = _sigma_of(history)
+        family = Normal(sigma=sigma)
+        said.append(f"sigma was not given; {sigma:.4g} is the standard deviation within arms, and is taken as known.")
+    return family, tuple(said)
+
+
+def _sigma_of(history: History) -> float:
+    """The pooled standard deviation of the rewards within arms."""
+    summary = summarise(check_history(history))
+    freedom = np.maximum(np.asarray(summary.pulls) - 1, 0)
+    squares = np.nansum(np.square(np.asarray(summary.deviation)) * freedom)
+    if freedom.sum() == 0 or not squares > 0:
+        what = "no arm was pulled twice" if freedom.sum() == 0 else "every arm's rewards are all the same"
+        raise ValueError(f"family.sigma is None and {what}; allowed: a standard deviation, where the log does not tell it")
+    return float(np.sqrt(squares / freedom.sum()))
+
+
+def _compare(
+    key: PRNGKeyArray, log: Log, policy: Any, family: Any, methods: tuple[str, ...], level: float, tell: Callable[[str], None]
+) -> Comparison:
+    steps, too_long = log.history.num_steps, {}
+    if steps > LONGEST:
+        reason = f"the log has {steps:,} rows; allowed: {LONGEST:,}, as it simulates thousands of such logs (take the first)"
+        too_long = {name: reason for name in methods if name in SIMULATES}
+    methods = tuple(name for name in methods if name not in too_long)
+    propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
+    table = compare(key, log.history, policy, family, methods=methods, level=level, propensities=propensities, progress=tell)
+    return dataclasses.replace(table, reasons={**table.reasons, **too_long})
+
+
+def _bias(key: Any, log: Log, policy: Any, family: Any, mean: Any, tell: Callable[[str], None]) -> ArmBias | None:
+    """At the recommended means, where the policy is known and the log not too long to be simulated."""
+    history = log.history
+    if policy is None or history.num_steps > LONGEST:
+        return None
+    tell("simulating the bias")
+    trials = int(np.clip(BIAS_STEPS // (history.num_steps * history.num_arms), *BIAS_TRIALS))
+    return bias_at(key, history, policy, family, mean, num_trials=trials)
+
+
+def _in_batches(log: Log) -> bool:
+    return 0 < _count_batches(log) < log.history.num_steps
+
+
+def _count_batches(log: Log) -> int:
+    return 0 if log.batch is None else len(np.unique(log.batch))
+
+
+def _doubts(log: Log, policy: Any) -> tuple[str, ...]:
+    """What the log says that is not taken into account."""
+    if policy is None or not _in_batches(log):
+        return ()
+    return (
+        f"The log was collected in {_count_batches(log):,} batches, and the policy is replayed as if it had seen every reward "
+        "before the next choice: what relies on it is not to be trusted.",
+    )
