@@ -12,7 +12,7 @@ try:
     from typer.main import get_command
 
     from jaxbias.cli import debiasing, simulating  # noqa: F401  (they register their commands)
-    from jaxbias.cli.app import app
+    from jaxbias.cli.app import TYPED, app
 except ModuleNotFoundError as error:
     raise SystemExit(f"jaxbias: {error}; the command line comes with pip install 'jaxbias[cli]'") from error
 
@@ -42,8 +42,9 @@ ARGUMENTS = {  # what the library calls an option, where that is another word
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    TYPED.set(arguments)
     try:
-        code = get_command(app).main(arguments or ["--help"], prog_name="jaxbias", standalone_mode=False, obj=arguments)
+        code = get_command(app).main(arguments or ["--help"], prog_name="jaxbias", standalone_mode=False)
     except USAGE_ERROR as error:
         return _complain(error.format_message().replace("Value error, ", ""), code=2)
     except ValueError as error:

@@ -1,10 +1,13 @@
 """The application that the commands register with, and what they all have."""
 
+from contextvars import ContextVar
 from typing import Annotated
 
 import typer
 
 import jaxbias as jb
+
+TYPED: ContextVar[list[str]] = ContextVar("TYPED")  # the words of this run, for a report to repeat
 
 app = typer.Typer(
     help="Measure and remove the bias of adaptively collected data.",

@@ -14,7 +14,7 @@ import typer
 
 import jaxbias as jb
 from jaxbias import report
-from jaxbias.cli.app import app
+from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import POLICY_SETTINGS, Json, Seed, make_key, with_policy_options
 from jaxbias.config import COLUMNS, read_config, write_config
@@ -70,7 +70,6 @@ SigmaOrEstimate = Annotated[
 )
 @with_policy_options
 def debias(
-    context: typer.Context,
     given: dict[str, Any],
     log: Annotated[str | None, typer.Argument(help="CSV, TSV, Parquet, also .gz; - for standard input.", metavar="[LOG]")] = None,
     policy: Annotated[PolicyName | None, typer.Option(help="What chose the arms; without it, little can be corrected.")] = None,
@@ -116,7 +115,7 @@ def debias(
     if save_config is not None:
         write_config(save_config, _saved(settings))
     if out is not None:
-        jb.write_report(analysis, out, command=shlex.join(["jaxbias", *context.obj]))
+        jb.write_report(analysis, out, command=shlex.join(["jaxbias", *TYPED.get()]))
     _answer(analysis, settings, as_json, quiet, out)
     if not analysis.trusted:
         raise typer.Exit(NOT_TRUSTED)
@@ -162,6 +161,8 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
     if name is PolicyName.Thompson and sigma:
         of_policy = {"policy_sigma": sigma, **of_policy}
     policy = None if name is None else build_policy(name, of_policy, num_arms)
+    if of_policy.get("epsilon") == FIT and name is not PolicyName.EpsilonGreedy:
+        raise ValueError(f"--epsilon is 'fit' and --policy is {name}; allowed: fit of --tau, or of --epsilon with epsilon-greedy")
     analysis = jb.debias(
         make_key(seed),
         log,

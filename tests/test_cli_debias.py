@@ -1,0 +1,425 @@
+"""`jaxbias debias` and `jaxbias examples`: the words, the numbers, the manners."""
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from malformed import MALFORMED
+
+import jaxbias as jb
+from jaxbias import report
+from jaxbias.cli import cache, main
+from jaxbias.config import read_config
+
+LOGS = Path(__file__).parent / "logs"
+EXAMPLE = jb.load_example().path
+FAST = ["--method", "sample_mean", "--method", "mean_matching", "--method", "confidence_sequence"]
+LIL_UCB = ["--policy", "lil-ucb", "--tau", "0.2", "--sigma", "1"]
+
+
+def run(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    code = main([str(argument) for argument in arguments])
+    return code, *capsys.readouterr()
+
+
+def run_json(capsys, *arguments, code=0):
+    found = run(capsys, *arguments, "--json", "--quiet")
+    assert (found[0], found[2]) == (code, "")
+    return json.loads(found[1], parse_constant=lambda token: pytest.fail(f"{token} is not JSON"))
+
+
+def process(*arguments, **options):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", **options.pop("env", {})}
+    command = [sys.executable, "-m", "jaxbias", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, env=environment, timeout=300, check=False, **options)
+
+
+# The numbers
+
+
+def test_the_numbers_are_those_of_the_call(capsys):
+    found = run_json(capsys, "debias", EXAMPLE, *LIL_UCB, *FAST, "--seed", 3)
+    methods = ["sample_mean", "mean_matching", "confidence_sequence"]
+    expected = jb.debias(jax.random.key(3), EXAMPLE, jb.LilUCB(tau=0.2), jb.Normal(sigma=1.0), methods=methods)
+    assert [arm["arm"] for arm in found["arms"]] == ["A", "B", "C"]
+    for number, arm in enumerate(found["arms"]):
+        assert arm["pulls"] == expected.table.pulls[number]
+        assert list(arm["estimates"]) == methods
+        for method, figures in arm["estimates"].items():
+            for name in ("mean", "stderr", "lower", "upper"):
+                assert figures[name] == float(getattr(expected.table.estimates[method], name)[number])
+        assert (arm["bias"], arm["bias_stderr"]) == (expected.bias.bias[number], expected.bias.stderr[number])
+    assert found["recommended"]["method"] == "mean_matching"
+    assert found["best"]["arm"] == expected.labels[expected.best.arm]
+    assert found["best"]["margin"] == expected.best.margin
+    assert found["fit"]["verdict"] == expected.fit.verdict
+    assert found["fit"]["log_prob"] == expected.fit.log_prob
+    assert (found["trusted"], found["warnings"], found["log"]) == (True, [], {"name": "simulated.csv", "rows": 60})
+    assert found["settings"] == {
+        "policy": "lil-ucb",
+        "beta": 1.0,
+        "epsilon": 0.01,
+        "delta": 0.005,
+        "tau": 0.2,
+        "ties": "random",
+        "family": "normal",
+        "sigma": 1.0,
+        "seed": 3,
+        "version": jb.__version__,
+    }
+
+
+def rows_of(out):
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines() if line.startswith("│")]
+
+
+def test_the_table_has_the_same_numbers(capsys):
+    words = ["debias", EXAMPLE, *LIL_UCB, *FAST]
+    found = run_json(capsys, *words)
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    rows = rows_of(out)
+    for row, arm in zip(rows[:3], found["arms"], strict=True):
+        label, pulls, naive, estimate, interval, bias = row
+        figures = arm["estimates"]["mean_matching"]
+        assert (label, int(pulls)) == (arm["arm"], arm["pulls"])
+        assert float(naive) == pytest.approx(arm["estimates"]["sample_mean"]["mean"], abs=0.006)
+        assert [float(part) for part in estimate.split(" ± ")] == pytest.approx([figures["mean"], figures["stderr"]], abs=0.006)
+        assert json.loads(interval) == pytest.approx([figures["lower"], figures["upper"]], abs=0.006)
+        assert float(bias.split(" ± ")[0]) == pytest.approx(arm["bias"], abs=6e-5)
+    every = rows[3:]
+    assert [row[1] for row in every] == ["sample_mean", "mean_matching", "confidence_sequence"] * 3
+    assert [row[4] for row in every] == ["", "recommended", ""] * 3
+    for sentence in found["sentences"]:
+        assert sentence in out.splitlines()
+
+
+def test_the_seed_repeats_every_digit_in_another_process():
+    words = ["debias", EXAMPLE, *LIL_UCB, *FAST, "--json", "--seed", "7"]
+    first, again = process(*words), process(*words)
+    assert (first.returncode, first.stderr) == (0, b"")
+    assert first.stdout == again.stdout
+    other = process(*words[:-1], "8")
+    assert other.stdout != first.stdout
+
+
+# What it reads
+
+
+def test_without_a_log_it_runs_on_the_example(capsys):
+    found = run_json(capsys, "debias", *FAST)
+    assert found["log"]["name"] == "simulated.csv"
+    assert found["settings"]["policy"] == "lil-ucb"
+    assert found["arms"] == run_json(capsys, "debias", EXAMPLE, *LIL_UCB, *FAST)["arms"]
+
+
+def test_the_ecmo_example_is_not_to_be_trusted(capsys):
+    found = run_json(capsys, "debias", "--example", "ecmo", *FAST, code=1)
+    assert [(arm["arm"], arm["pulls"]) for arm in found["arms"]] == [("conventional", 1), ("ECMO", 11)]
+    assert (found["trusted"], found["fit"]["fits"], found["best"]["clear"]) == (False, True, False)
+    assert found["fit"]["log_prob"] == pytest.approx(np.log(1 / 26))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["text", "gzip"])
+def test_standard_input(capsys, monkeypatch, compress):
+    content = io.BytesIO(compress(EXAMPLE.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=content))
+    found = run_json(capsys, "debias", "-", *LIL_UCB, *FAST)
+    assert found["log"]["name"] == "standard input"
+    assert found["arms"] == run_json(capsys, "debias", EXAMPLE, *LIL_UCB, *FAST)["arms"]
+
+
+def test_columns_separator_decimals_and_arms(capsys, tmp_path):
+    lines = [line.split(",") for line in EXAMPLE.read_text().split()]
+    rows = [";".join([step, arm, reward.replace(".", ",")]) for step, arm, reward in lines[1:]]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["when;variant;gain", *rows]), encoding="utf-8-sig")
+    words = ["--arm-column", "variant", "--reward-column", "gain", "--time-column", "when", "--separator", ";", "--decimal", ","]
+    found = run_json(capsys, "debias", log, *LIL_UCB, *FAST, *words)
+    assert found["arms"] == run_json(capsys, "debias", EXAMPLE, *LIL_UCB, *FAST)["arms"]
+    named = [word for label in "CBAD" for word in ("--arm", label)]
+    reordered = run_json(capsys, "debias", EXAMPLE, *LIL_UCB, *FAST, *named, "--first", 40)
+    assert [arm["arm"] for arm in reordered["arms"]] == ["C", "B", "A", "D"]
+    assert sum(arm["pulls"] for arm in reordered["arms"]) == 40
+    assert reordered["arms"][3]["estimates"]["mean_matching"]["mean"] is None
+
+
+def test_a_simulated_log_comes_back(capsys, tmp_path):
+    log = tmp_path / "log.parquet"
+    words = ["--policy", "greedy", "--mean", "1", "--mean", "0.5", "--steps", "20", "--trials", "50", "--out", log]
+    assert run(capsys, "simulate", *words)[0] == 0
+    found = run_json(capsys, "debias", log, "--trial", 7, "--policy", "greedy", "--sigma", 1, *FAST)
+    history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], num_steps=20, num_trials=50)
+    pulls = np.bincount(np.asarray(history.arms)[7], minlength=2)
+    assert [arm["pulls"] for arm in found["arms"]] == pulls.tolist()
+    assert found["fit"]["fits"]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in LOGS.glob("*.csv") if path.name != "r_short_header.csv"))
+def test_logs_that_r_wrote(capsys, name):
+    code, out, err = run(capsys, "debias", LOGS / name, "--method", "sample_mean", "--json", "--sigma", 1)
+    if code == 2:  # write.csv2: the message has the options that read it
+        assert "--separator ';'" in err
+        options = ["--separator", ";", "--decimal", ","]
+        code, out, err = run(capsys, "debias", LOGS / name, "--method", "sample_mean", "--json", "--sigma", 1, *options)
+    assert code == 0
+    assert json.loads(out)["arms"]
+
+
+# What it refuses
+
+
+def as_words(options):
+    """The options of reading as they are typed."""
+    words = []
+    for name, value in options.items():
+        if name == "columns":
+            words += [word for role, column in value.items() for word in (f"--{role}-column", column)]
+        elif name == "arms":
+            words += [word for label in value for word in ("--arm", label)]
+        else:
+            words += [f"--{name}", str(value)]
+    return words
+
+
+OPTIONS = {"arms": "--arm", "separator": "--separator", "decimal": "--decimal", "first": "--first", "trial": "--trial"}
+
+
+@pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case.id)
+def test_a_malformed_log_is_one_line(capsys, tmp_path, case):
+    path = case.make(tmp_path)
+    argument, _, rest = case.message.replace("{name}", str(path)).partition(" ")
+    expected = f"jaxbias: {' '.join(f'{OPTIONS.get(argument, argument)} {rest}'.split())}\n"
+    assert run(capsys, "debias", path, *as_words(case.options)) == (2, "", expected)
+
+
+BAD = {
+    "debias log.csv --tau 1": "--tau is given without --policy; allowed: both",
+    "debias log.csv --policy greedy --tau x": "Invalid value for '--tau': 'x' is neither a number nor 'fit'",
+    "debias log.csv --policy greedy --epsilon fit": "--epsilon is not an option of greedy; allowed: --tau, --ties",
+    "debias log.csv --policy lil-ucb --epsilon fit": "--epsilon is 'fit' and --policy is lil-ucb; allowed: fit of --tau, or of "
+    "--epsilon with epsilon-greedy",
+    "debias log.csv --policy uniform --gamma 1": "--gamma is not an option of uniform; allowed: none",
+    "debias log.csv --policy greedy --tau -1 --sigma 1": "--tau is -1.0; allowed: a finite number, 0 or more, or a function from "
+    "the step to one",
+    "debias log.csv --policy beta-thompson --family normal": "--family is normal; allowed with beta-thompson: bernoulli",
+    "debias log.csv --family bernoulli --sigma 1": "--sigma is not an option of bernoulli rewards; allowed: none",
+    "debias log.csv --family bernoulli": "history.rewards is 1.5 at step 1, which Bernoulli cannot give",
+    "debias log.csv --sigma 0": "--sigma is 0.0; allowed: a finite number above 0",
+    "debias log.csv --sigma 1 --sigma 2 --sigma 3": "--sigma is given 3 times; allowed: once, or once for each of 2 arms",
+    "debias log.csv --sigma estimate --sigma 1": "--sigma is 'estimate' and a number; allowed: one or the other",
+    "debias log.csv --sigma x": "Invalid value for '--sigma': 'x' is neither a number nor 'estimate'",
+    "debias log.csv --policy greedy": "--sigma is None and no arm was pulled twice; allowed: a standard deviation, where the log "
+    "does not tell it",
+    "debias log.csv --level 95 --sigma 1": "--level is 95.0; allowed: a number above 0 and below 1",
+    "debias log.csv --example ecmo": "--example is 'ecmo' and LOG is 'log.csv'; allowed: one of them",
+    "debias --example nope": "--example is 'nope'; allowed: ecmo, simulated",
+    "debias log.csv --report nowhere/page.html": "--report is 'nowhere/page.html'; allowed: a file in a folder that exists and "
+    "can be written to",
+    "debias log.csv --config nope.toml": "--config is 'nope.toml': No such file or directory; allowed: a TOML file that can be "
+    "read",
+    "debias log.csv --config log.csv": "--config is 'log.csv', which is not TOML: Expected '=' after a key in a key/value pair "
+    "(at line 1, column 4)",
+    "debias log.csv --sigma 1 --save-config nowhere/a.toml": "--save-config is 'nowhere/a.toml': No such file or directory; "
+    "allowed: a file that can be written",
+    "simulate --tau fit": "--tau is 'fit'; allowed: a number (only debias has a log to fit it to)",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_words_are_one_line(capsys, monkeypatch, tmp_path, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("arm,reward\na,1\nb,1.5\n")
+    assert run(capsys, *words.split()) == (2, "", f"jaxbias: {BAD[words]}\n")
+
+
+# Manners
+
+
+def test_exit_code_and_words_where_the_policy_does_not_fit(capsys):
+    code, out, err = run(capsys, "debias", EXAMPLE, "--policy", "greedy", "--sigma", 1, *FAST)
+    assert (code, err) == (1, "")
+    assert out.startswith("The log cannot come from Greedy: at step ")
+    assert out.index("cannot come from") < out.index("Not corrected: confidence_sequence")
+
+
+def test_warnings_are_on_standard_error_and_quiet_leaves_them_out(capsys):
+    words = ["debias", EXAMPLE, "--policy", "lil-ucb", "--tau", "0.2", *FAST]
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0
+    warnings = json.loads(out)["warnings"]
+    assert err == "".join(f"jaxbias: {warning}\n" for warning in warnings)
+    assert warnings[0] == "The family was not given; Normal was assumed."
+    assert run(capsys, *words, "--quiet")[2] == ""
+
+
+def test_fitted_noise_is_in_both_answers(capsys):
+    words = ["debias", EXAMPLE, "--policy", "lil-ucb", "--tau", "fit", "--sigma", 1, *FAST]
+    found = run_json(capsys, *words)
+    fitted = found["fitted"]["tau"]
+    assert fitted["lower"] < 0.2 < fitted["upper"]
+    assert found["settings"]["tau"] == fitted["value"]
+    assert f"tau was estimated from the log: {fitted['value']:.4g} [" in run(capsys, *words)[1]
+
+
+def test_a_config_is_saved_read_and_overruled(capsys, tmp_path):
+    saved, second = tmp_path / "log.toml", tmp_path / "second.toml"
+    words = ["--policy", "thompson", "--prior-mean", 0, "--prior-mean", 1, "--prior-mean", 2, "--sigma", 1, "--opening", "chosen"]
+    words += ["--arm-column", "arm", "--level", 0.9, "--method", "sample_mean", "--arm", 'A"\\', "--arm", "B", "--arm", "C"]
+    log = tmp_path / "log.csv"
+    log.write_text(EXAMPLE.read_text().replace(",A,", ',"A""\\",'))
+    first = run_json(capsys, "debias", log, *words, "--save-config", saved, code=1)
+    assert tomllib.loads(saved.read_text()) == {
+        "policy": "thompson",
+        "prior_mean": [0.0, 1.0, 2.0],
+        "sigma": [1.0],
+        "method": ["sample_mean"],
+        "level": 0.9,
+        "opening": "chosen",
+        "arms": ['A"\\', "B", "C"],
+        "columns": {"arm": "arm"},
+    }
+    again = run_json(capsys, "debias", log, "--config", saved, "--save-config", second, code=1)
+    assert again == first
+    assert second.read_bytes() == saved.read_bytes()
+    other = run_json(capsys, "debias", log, "--config", saved, "--policy", "greedy", "--tau", 0.5, code=1)
+    assert (other["settings"]["policy"], other["settings"]["tau"]) == ("greedy", 0.5)
+    assert "prior_mean" not in other["settings"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.toml", "second.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("policy = 'nope'", 'policy is "nope"; allowed: greedy, epsilon-greedy, lil-ucb, ucb1, thompson, beta-thompson, '
+         "play-the-winner, exp3, uniform"),
+        ("policies = 1", "policies is not a setting; allowed: added, arms, balls, beta, columns, decimal, delta, "),
+        ("tau = true", "tau is true; allowed: a number"),
+        ("tau = [1.0]", "tau is [1.0]; allowed: a number"),
+        ("sigma = []", "sigma is []; allowed: a number, or a list with one for each arm"),
+        ("beta = 'fit'", 'beta is "fit"; allowed: a number'),
+        ("arms = 'A'", 'arms is "A"; allowed: a list of texts'),
+        ("separator = 1", "separator is 1; allowed: text"),
+        ("columns = {arms = 'x'}", 'columns is {"arms": "x"}; allowed: names of columns for arm, reward, batch, propensity, '
+         "time, forced, trial"),
+    ],
+)  # fmt: skip
+def test_a_config_that_is_wrong(tmp_path, text, message):
+    path = tmp_path / "log.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"log\.toml: ") as caught:
+        read_config(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_the_report_is_written_and_has_the_command(capsys, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, err = run(capsys, "debias", EXAMPLE, *LIL_UCB, *FAST, "--seed", 4, "--report", page)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == f"The report is in {page}."
+    text = page.read_text()
+    assert f"jaxbias debias {EXAMPLE} --policy lil-ucb --tau 0.2" in text
+    assert "--seed 4" in text
+
+
+def test_examples_are_listed(capsys):
+    code, out, err = run(capsys, "examples")
+    assert (code, err) == (0, "")
+    assert "ecmo: The Michigan ECMO trial" in out.splitlines()
+    assert "    Run: jaxbias debias --example simulated" in out.splitlines()
+    assert [example["name"] for example in run_examples(capsys)] == ["ecmo", "simulated"]
+
+
+def run_examples(capsys):
+    code, out, _ = run(capsys, "examples", "--json")
+    assert code == 0
+    return json.loads(out)["examples"]
+
+
+def test_help_of_debias_does_not_import_jax():
+    code = (
+        "import sys; from jaxbias.cli import main\n"
+        "codes = [main(words) for words in (['debias', '--help'], ['examples', '-h'], ['examples'], ['debias', '--seed', 'x'])]\n"
+        "assert codes == [0, 0, 0, 2], codes\n"
+        "assert 'jax' not in sys.modules and 'pandas' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Example: jaxbias debias" in " ".join(done.stdout.split())
+
+
+def test_many_arms_are_not_all_printed(capsys, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("arm,reward\n" + "".join(f"a{number % 12},{number % 7}\n" for number in range(48)))
+    code, out, _ = run(capsys, "debias", log, "--method", "sample_mean", "--quiet")
+    assert code == 0
+    assert len(rows_of(out)) == 12
+    assert "Of 12 arms only the recommended estimate is printed; --json and --report have all." in out.splitlines()
+
+
+def test_labels_cannot_write_on_the_terminal(capsys, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("arm,reward\n" + "".join(f"[red]x[/red]{number % 2}{'y' * 80},{number % 7}\n" for number in range(20)))
+    code, out, _ = run(capsys, "debias", log, "--method", "sample_mean", "--quiet")
+    assert code == 0
+    assert "[red]x[/red]0" in out
+    assert "…" in out
+
+
+# What was compiled is kept
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"JAXBIAS_CACHE": "off"}, None),
+        ({"JAXBIAS_CACHE": "/elsewhere"}, Path("/elsewhere")),
+        ({"XDG_CACHE_HOME": "/caches"}, Path("/caches/jaxbias")),
+        ({"HOME": "/home/me"}, Path("/home/me/.cache/jaxbias")),
+    ],
+)
+def test_where_the_cache_is(monkeypatch, variables, expected):
+    for name in ("JAXBIAS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache.cache_directory() == expected
+
+
+def test_the_cache_is_filled_and_a_second_run_adds_nothing(tmp_path):
+    folder = tmp_path / "cache"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAXBIAS_CACHE": str(folder)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    words = [sys.executable, "-m", "jaxbias", "debias", "--method", "sample_mean", "--json"]
+    outputs = []
+    for _ in range(2):
+        done = subprocess.run(words, capture_output=True, env=environment, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (1, b"")
+        outputs.append((done.stdout, sorted(path.name for path in folder.iterdir() if not path.name.endswith("-atime"))))
+    assert outputs[0] == outputs[1]
+    assert outputs[0][1]
+
+
+def test_a_cache_that_cannot_be_made_is_done_without(monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("JAXBIAS_CACHE", str(blocked / "below"))
+    before = jax.config.jax_compilation_cache_dir
+    cache.use_cache()
+    assert jax.config.jax_compilation_cache_dir == before
+
+
+def test_numbers_have_as_many_digits_as_they_deserve(capsys):
+    assert report.to_json({"a": float("nan"), "b": np.array([1.0, np.inf])}) == '{"a": null, "b": [1.0, null]}'
