@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from jaxbias.io import write_log as write_log
     from jaxbias.page import render_report as render_report
     from jaxbias.page import write_report as write_report
+    from jaxbias.paper import reproduce as reproduce
+    from jaxbias.paper import write_reproduction as write_reproduction
     from jaxbias.plots import plot_bias as plot_bias
     from jaxbias.plots import plot_estimates as plot_estimates
     from jaxbias.plots import plot_fit as plot_fit
@@ -96,6 +98,7 @@ _ROOMS = {
     "history": ("History",),
     "io": ("Log", "read_log", "to_arviz", "write_log"),
     "page": ("render_report", "write_report"),
+    "paper": ("reproduce", "write_reproduction"),
     "plots": ("plot_bias", "plot_estimates", "plot_fit", "plot_running_means"),
     "policies": (
         "UCB1",

@@ -175,9 +175,11 @@ def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"]
     """One step of the chain: a proposal, and whether it is taken."""
 
     def random_walk(number: Int[Array, ""], point: Point, step_size: Float[Array, ""]) -> tuple[Point, Move]:
-        noise, (uniform, where) = _draws(words, number, scale)
-        if sampler.kernel == "single_site":
-            noise = jnp.where(jnp.arange(noise.shape[0], dtype=jnp.int32) == (where * noise.shape[0]).astype(jnp.int32), noise, 0)
+        one_reward = sampler.kernel == "single_site"
+        noise, (uniform, where) = _draws(words, number, scale[0] if one_reward else scale)
+        if one_reward:
+            site = jnp.arange(scale.shape[0], dtype=jnp.int32) == (where * scale.shape[0]).astype(jnp.int32)
+            noise = jnp.where(site, noise, 0)
         rewards = point.rewards + step_size * scale * noise
         proposal = Point(rewards=rewards, energy=energy(rewards), gradient=None)
         return _accept(uniform, point, proposal, proposal.energy - point.energy, diverges=False)
@@ -199,8 +201,8 @@ def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"]
 
 
 def _draws(
-    words: Array, number: Int[Array, ""], like: Float[Array, " steps"]
-) -> tuple[Float[Array, " steps"], Float[Array, "2"]]:
+    words: Array, number: Int[Array, ""], like: Float[Array, "*steps"]
+) -> tuple[Float[Array, "*steps"], Float[Array, "2"]]:
     noise = jax.random.normal(step_key(words, number * PURPOSES), like.shape, like.dtype)
     uniform = jax.random.uniform(step_key(words, number * PURPOSES + 1), (2,), like.dtype)
     return settle((noise, uniform))

@@ -31,6 +31,7 @@ FLOW = [  # each room imports only from rooms above it
     "debias",
     "plots",
     "page",
+    "paper",
     "naming",
     "config",
     "examples",

@@ -11,7 +11,7 @@ try:
     import typer
     from typer.main import get_command
 
-    from jaxbias.cli import debiasing, simulating  # noqa: F401  (they register their commands)
+    from jaxbias.cli import debiasing, reproducing, simulating  # noqa: F401  (they register their commands)
     from jaxbias.cli.app import TYPED, app
 except ModuleNotFoundError as error:
     raise SystemExit(f"jaxbias: {error}; the command line comes with pip install 'jaxbias[cli]'") from error
@@ -32,6 +32,9 @@ ARGUMENTS = {  # what the library calls an option, where that is another word
     "policy.sigma": "--policy-sigma (by default --sigma)",
     "out": "--report",
     "trial": "--trial",
+    "trials": "--trials",
+    "jobs": "--jobs",
+    "names": "NAME",
     "first": "--first",
     "arms": "--arm",
     "separator": "--separator",

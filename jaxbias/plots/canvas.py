@@ -66,11 +66,12 @@ def new_figure(height: float) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
-    vars(figure)["_repr_png_"] = partial(_to_png, figure)  # a notebook shows it, whether or not pyplot was imported
+    vars(figure)["_repr_png_"] = partial(to_png, figure)  # a notebook shows it, whether or not pyplot was imported
     return figure
 
 
-def _to_png(figure: Any) -> bytes:
+def to_png(figure: Any) -> bytes:
+    """The figure as PNG."""
     file = io.BytesIO()
     with drawing():
         figure.savefig(file, format="png", dpi=144)

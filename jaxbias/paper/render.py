@@ -1,0 +1,177 @@
+"""A reproduction as files: a CSV and a Markdown table for each table, a PNG and an SVG for each figure, and a page with all."""
+
+import csv
+import io
+import platform
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jaxbias as jb
+from jaxbias.page import number
+from jaxbias.paper.run import Reproduction
+from jaxbias.paper.spec import FAR, Outcome, Spec
+from jaxbias.paper.store import write_bytes, write_text
+from jaxbias.plots import to_png, to_svg
+
+COLUMNS = ("row", "column", "paper", "ours", "stderr", "sigmas", "verdict", "why", "trials")
+MARKS = {"differs": " †", "DISAGREES": " ✗"}
+
+
+def write_reproduction(found: Reproduction, out: str | Path, *, command: str | None = None) -> Path:
+    """Writes the tables, the pictures and the page into the folder; returns the page.
+
+    Arguments:
+        found: from `reproduce`.
+        out: the same folder.
+        command: what was typed to get it, for those who want to repeat it.
+    """
+    folder = Path(out)
+    for name in ("tables", "figures"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for spec in found.specs:
+        cells = found.outcomes[spec.name]
+        write_text(folder / "tables" / f"{spec.name}.csv", to_csv(cells))
+        write_text(folder / "tables" / f"{spec.name}.md", to_markdown(spec, cells))
+        if spec.draw is not None:
+            picture = spec.draw(found.results)
+            write_bytes(folder / "figures" / f"{spec.name}.png", to_png(picture))
+            write_text(folder / "figures" / f"{spec.name}.svg", to_svg(picture, title=spec.title, salt=spec.name) + "\n")
+    page = folder / "index.html"
+    write_text(page, render_page(found, command))
+    return page
+
+
+def to_rows(cells: tuple[Outcome, ...]) -> list[dict[str, Any]]:
+    """Each cell as words and numbers."""
+    return [
+        {"row": entry.row, "column": entry.column, "paper": entry.paper, "ours": ours, "stderr": stderr}
+        | {"sigmas": sigmas, "verdict": verdict, "why": entry.why if verdict == "differs" else "", "trials": trials}
+        for entry, ours, stderr, sigmas, verdict, trials in cells
+    ]
+
+
+def to_csv(cells: tuple[Outcome, ...]) -> str:
+    """One cell a line, with all its digits."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(to_rows(cells))
+    return file.getvalue()
+
+
+def to_markdown(spec: Spec, cells: tuple[Outcome, ...]) -> str:
+    """The table as it is read: ours with its error, and the printed number in brackets."""
+    table = _grid(cells)
+    lines = [f"# {spec.title}", "", spec.setting, "", f"| | {' | '.join(table['columns'])} |"]
+    lines.append("|---" * (len(table["columns"]) + 1) + "|")
+    for row, by_column in table["rows"].items():
+        words = [_in_words(by_column[column]) if column in by_column else "" for column in table["columns"]]
+        lines.append(f"| {row} | {' | '.join(words)} |")
+    lines += ["", "In brackets: as printed in the paper. ± is our Monte Carlo standard error."]
+    lines += ["", spec.seen, "", *(f"- {note}" for note in explanations(cells))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _grid(cells: tuple[Outcome, ...]) -> dict[str, Any]:
+    """Rows and columns in the order in which they first occur."""
+    rows: dict[str, dict[str, Outcome]] = {}
+    for cell in cells:
+        rows.setdefault(cell.entry.row, {})[cell.entry.column] = cell
+    return {"columns": list(dict.fromkeys(cell.entry.column for cell in cells)), "rows": rows}
+
+
+def _in_words(cell: Outcome) -> str:
+    printed = paper_number(cell)
+    return f"{our_number(cell)}{f' ({printed})' if printed else ''}{MARKS.get(cell.verdict, '')}"
+
+
+def our_number(cell: Outcome) -> str:
+    """Ours with its error, to as many digits as the error deserves."""
+    unit = cell.entry.unit
+    if not cell.stderr > 0:
+        return f"{number(cell.ours)}{unit}"
+    return f"{number(cell.ours, cell.stderr)}{unit} ± {number(cell.stderr, cell.stderr)}"
+
+
+def paper_number(cell: Outcome) -> str:
+    """The printed number with the digits it was printed with."""
+    if cell.entry.paper is None:
+        return ""
+    decimals = {1.0: 0, 0.1: 1, 0.01: 2, 0.001: 3}.get(cell.entry.digit, 0)
+    return f"{cell.entry.paper:.{decimals}f}{cell.entry.unit}"
+
+
+def explanations(cells: tuple[Outcome, ...]) -> list[str]:
+    """Why cells differ, each reason once with the cells it is for; then those that should not."""
+    groups: dict[str, list[Outcome]] = {}
+    for cell in cells:
+        if cell.verdict == "differs":
+            groups.setdefault(cell.entry.why, []).append(cell)
+    notes = [f"† {why} ({_name_cells(differing)})" for why, differing in groups.items()]
+    return notes + [
+        f"✗ {cell.entry.row}, {cell.entry.column}: {cell.sigmas:.1f} standard errors away, where up to {FAR:g} are chance."
+        for cell in cells
+        if cell.verdict == "DISAGREES"
+    ]
+
+
+def _name_cells(cells: list[Outcome]) -> str:
+    """By column, where they are many."""
+    columns = list(dict.fromkeys(cell.entry.column for cell in cells))
+    if len(cells) <= 3:
+        return "; ".join(f"{cell.entry.row}: {cell.entry.column}" for cell in cells)
+    return f"{len(cells)} cells of {', '.join(columns)}"
+
+
+def count_verdicts(found: Reproduction) -> dict[str, int]:
+    """How many cells have each verdict."""
+    verdicts = [cell.verdict for cells in found.outcomes.values() for cell in cells]
+    return {word: verdicts.count(word) for word in ("agrees", "differs", "DISAGREES")}
+
+
+def render_page(found: Reproduction, command: str | None) -> str:
+    """The page as text."""
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise ImportError("writing the page needs jinja2; it comes with pip install 'jaxbias[cli]'") from error
+    from markupsafe import Markup
+
+    folder = resources.files("jaxbias") / "templates"
+    loader = jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8"))
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    sections = [
+        {
+            "spec": spec,
+            "table": _grid(found.outcomes[spec.name]),
+            "notes": explanations(found.outcomes[spec.name]),
+            "picture": spec.draw and Markup(to_svg(spec.draw(found.results), title=spec.title, salt=spec.name)),
+        }
+        for spec in found.specs
+    ]
+    return environment.get_template("paper.html").render(
+        sections=sections,
+        counts=count_verdicts(found),
+        failures=found.failures,
+        our_number=our_number,
+        paper_number=paper_number,
+        marks=MARKS,
+        repeat=_repeat(found, command),
+    )
+
+
+def _repeat(found: Reproduction, command: str | None) -> dict[str, str]:
+    import jax
+
+    said = {
+        "command": command or "",
+        "seed": str(found.seed),
+        "trials": "as in the paper" if found.trials is None else f"{found.trials:,} where the paper has 1,000",
+        "jaxbias": jb.__version__,
+        "jax": f"{jax.__version__} on {jax.default_backend()}",
+        "Python": platform.python_version(),
+    }
+    return {name: text for name, text in said.items() if text}

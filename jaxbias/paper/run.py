@@ -1,0 +1,167 @@
+"""Runs what a list of tables and figures needs, each experiment once, and goes on where an earlier run stopped."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxbias.paper.experiments import Experiment, Result, run_experiment
+from jaxbias.paper.figures import FIGURES
+from jaxbias.paper.spec import Outcome, Spec, judge
+from jaxbias.paper.store import load, save
+from jaxbias.paper.tables import TABLES
+from jaxbias.paper.theorems import THEOREMS
+
+SPECS = {spec.name: spec for spec in (*TABLES, *FIGURES, *THEOREMS)}
+ORDER = ("theorem1", "proposition2", "figure1", *(f"figure2{letter}" for letter in "abcde"), "table1", "figure2f", "table2")
+ORDER += ("table3", "table4", "table5", "table6", "table7")  # as the paper goes
+# Seconds of each method, for the time left: whatever the size, mostly compilation, and for each million steps of logs.
+COSTS = {
+    "cmle": (15, 80),
+    "cmle_given_draws": (20, 30),
+    "paper_cmle": (10, 1500),
+    "paper_cmle_path": (10, 1500),
+    "paper_cmle_given_draws": (15, 7500),
+    "mean_matching": (10, 120),
+    "conditions": (8, 0),
+}
+CHEAP = (4, 0.1)
+INTEGRAL = 60  # times as much where the probability of a choice is an integral
+
+
+class Reproduction(NamedTuple):
+    """The tables and figures that were asked for, and what came out."""
+
+    specs: tuple[Spec, ...]
+    results: dict[Experiment, Result]
+    outcomes: dict[str, tuple[Outcome, ...]]
+    seed: int
+    trials: int | None
+
+    @property
+    def failures(self) -> tuple[tuple[str, Outcome], ...]:
+        """Cells that should agree and do not."""
+        return tuple((name, one) for name, cells in self.outcomes.items() for one in cells if one.verdict == "DISAGREES")
+
+
+class Step(NamedTuple):
+    """One experiment done: how many of how many, and how much of the work."""
+
+    name: str
+    done: int
+    total: int
+    share: float
+
+
+def reproduce(
+    names: Sequence[str] = ("all",),
+    out: str | Path = "jaxbias-paper",
+    *,
+    trials: int | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Callable[[Step], None] | None = None,
+) -> Reproduction:
+    """Runs tables and figures of the paper. Finished experiments are kept in `out` and not run again.
+
+    Arguments:
+        names: of tables and figures, such as "table2" or "figure2e", or "all".
+        out: a folder; `write_reproduction` adds the tables, the pictures and the page.
+        trials: in place of the paper's thousand; the tables that have more trials are scaled alike.
+        seed: another seed gives other random numbers.
+        jobs: experiments at a time; by default one for each core, on an accelerator one.
+        progress: called after each experiment.
+    """
+    specs = find_specs(names)
+    if trials is not None and trials < 1:
+        raise ValueError(f"trials is {trials}; allowed: 1 or more")
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs is {jobs}; allowed: 1 or more")
+    folder = make_folder(out)
+    wanted = tuple(dict.fromkeys(experiment for spec in specs for experiment in spec.experiments))
+    results = {one: found for one in wanted if (found := load(folder, one, seed, trials)) is not None}
+    left = sorted((one for one in wanted if one not in results), key=lambda one: -cost(one, trials))
+    work, done = sum(cost(one, trials) for one in wanted), sum(cost(one, trials) for one in results)
+    tell = progress or (lambda _: None)
+    tell(Step("", len(results), len(wanted), done / work))
+    for experiment in _run_all(left, folder, seed, trials, jobs or default_jobs()):
+        results[experiment] = _kept(folder, experiment, seed, trials)
+        done += cost(experiment, trials)
+        tell(Step(experiment.name, len(results), len(wanted), done / work))
+    outcomes = {spec.name: tuple(judge(entry, results) for entry in spec.entries) for spec in specs}
+    return Reproduction(specs, results, outcomes, seed, trials)
+
+
+def find_specs(names: Sequence[str]) -> tuple[Spec, ...]:
+    """The specs of these names, in the order of the paper."""
+    for name in names:
+        if name != "all" and name not in SPECS:
+            raise ValueError(f"names has {name!r}; allowed: all, {', '.join(ORDER)}")
+    if not names:
+        raise ValueError(f"names is empty; allowed: all, {', '.join(ORDER)}")
+    return tuple(SPECS[name] for name in ORDER if name in names or "all" in names)
+
+
+def make_folder(out: str | Path) -> Path:
+    """The folder, with a place for the cells."""
+    folder = Path(out)
+    try:
+        (folder / "cells").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"out is {str(folder)!r}: {error.strerror}; allowed: a folder that can be written to") from error
+    if not os.access(folder / "cells", os.W_OK):
+        raise ValueError(f"out is {str(folder)!r}, which cannot be written to; allowed: a folder that can")
+    return folder
+
+
+def _kept(folder: Path, experiment: Experiment, seed: int, trials: int | None) -> Result:
+    """As it is in the file, so that a run that was interrupted ends with the same digits as one that was not."""
+    found = load(folder, experiment, seed, trials)
+    assert found is not None
+    return found
+
+
+def default_jobs() -> int:
+    """One for each core, as most of an experiment's time is spent in one; an accelerator does one at a time."""
+    import jax
+
+    return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
+
+
+def cost(experiment: Experiment, trials: int | None) -> float:
+    """About how many seconds it takes."""
+    fixed, by_step = COSTS.get(experiment.method, CHEAP)
+    steps = experiment.num_trials(trials) * experiment.steps / 1e6
+    integral = experiment.policy == "TS" and experiment.method == "cmle" and len(experiment.mean) > 2
+    return fixed + by_step * steps * (INTEGRAL if integral else 1)
+
+
+def _run_all(left: Sequence[Experiment], folder: Path, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
+    """Yields each experiment once it is done and written; several run at a time, in threads that do not outlive the caller."""
+    waiting: queue.SimpleQueue[Experiment] = queue.SimpleQueue()
+    finished: queue.SimpleQueue[tuple[Experiment, BaseException | None]] = queue.SimpleQueue()
+    for experiment in left:
+        waiting.put(experiment)
+
+    def work() -> None:
+        while True:
+            try:
+                experiment = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                save(folder, experiment, seed, trials, run_experiment(experiment, seed, trials))
+                finished.put((experiment, None))
+            except BaseException as error:  # it is raised again by who waits
+                finished.put((experiment, error))
+                return
+
+    for _ in range(min(jobs, len(left))):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in left:
+        experiment, error = finished.get()
+        if error is not None:
+            raise RuntimeError(f"{experiment.name} failed") from error
+        yield experiment

@@ -1,0 +1,59 @@
+"""Finished experiments in a folder: a file for each, there whole or not at all, read again by the next run."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import jaxbias as jb
+from jaxbias.paper.experiments import Experiment, Figure, Result
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file at once: who reads it sees the old one or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """As `write_text`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _head(experiment: Experiment, seed: int, trials: int | None) -> dict[str, Any]:
+    """What a result must have been made from to be the one that is asked for."""
+    return {"experiment": experiment.text, "seed": seed, "trials": experiment.num_trials(trials), "version": jb.__version__}
+
+
+def path_of(folder: Path, experiment: Experiment) -> Path:
+    """Its file."""
+    return folder / "cells" / f"{experiment.name}.json"
+
+
+def save(folder: Path, experiment: Experiment, seed: int, trials: int | None, result: Result) -> None:
+    """Writes a finished experiment."""
+    figures = {
+        name: {"value": np.asarray(value, np.float64).tolist(), "stderr": np.asarray(stderr, np.float64).tolist()}
+        for name, (value, stderr) in result.figures.items()
+    }
+    write_text(path_of(folder, experiment), json.dumps({**_head(experiment, seed, trials), "figures": figures}) + "\n")
+
+
+def load(folder: Path, experiment: Experiment, seed: int, trials: int | None) -> Result | None:
+    """A finished experiment; None where there is none, or only one of other trials, another seed or another version."""
+    try:
+        kept = json.loads(path_of(folder, experiment).read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(kept, dict) or {name: kept.get(name) for name in _head(experiment, seed, trials)} != _head(
+        experiment, seed, trials
+    ):
+        return None
+    figures = {name: Figure(np.asarray(one["value"]), np.asarray(one["stderr"])) for name, one in kept["figures"].items()}
+    return Result(trials=kept["trials"], figures=figures)
