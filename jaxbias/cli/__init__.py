@@ -35,6 +35,7 @@ ARGUMENTS = {  # what the library calls an option, where that is another word
     "trials": "--trials",
     "jobs": "--jobs",
     "names": "NAME",
+    "folder": "--out",
     "first": "--first",
     "arms": "--arm",
     "separator": "--separator",

@@ -15,14 +15,14 @@ HEIGHT = 240  # points
 def heat_maps(results: Results, experiments: tuple[Experiment, ...]) -> Any:
     """The bias of arm 1 over both means; each map on its own scale, as in the paper."""
     with drawing():
-        figure = new_figure(HEIGHT * 0.85)
+        figure = new_figure(HEIGHT)
         for axes, experiment in zip(figure.subplots(1, len(experiments)), experiments, strict=True):
             bias = np.asarray(results[experiment].figures["bias"].value)[..., 0]
             image = axes.imshow(bias, origin="lower", extent=(0, 1, 0, 1), vmax=0.0, cmap="viridis", interpolation="none")
             axes.set_title(f"T = {experiment.steps}")
             axes.set_xlabel("mean of arm 2")
             axes.set_ylabel("mean of arm 1")
-            figure.colorbar(image, ax=axes, shrink=0.8)
+            figure.colorbar(image, ax=axes, orientation="horizontal", ticks=np.round(np.linspace(bias.min(), 0, 3), 3))
     return figure
 
 

@@ -63,7 +63,7 @@ class Experiment:
     method: str = "sample_mean"
     tau: float = 0.0
     trials: int = PAPER_TRIALS
-    more: float = 1
+    more: int | float = 1
 
     @property
     def name(self) -> str:
@@ -144,10 +144,24 @@ def _future_pulls(key: Any, policy: Any, experiment: Experiment, trials: int) ->
     """The error of the best arm's sample mean after 100 steps, the pulls it then gets, and how the two go together."""
     found = _measure(key, policy, experiment, trials, after=100).after
     error, pulls = np.asarray(found.error[:, 0], np.float64), np.asarray(found.future_pulls[:, 0], np.float64)
-    correlation = float(np.corrcoef(error, pulls)[0, 1])
-    unsure = (1 - correlation**2) / np.sqrt(trials - 1)
     nothing = np.zeros_like(error)
-    return {"error": (error, nothing), "pulls": (pulls, nothing), "correlation": (correlation, unsure)}
+    return {
+        "error": (error, nothing),
+        "pulls": (pulls, nothing),
+        "correlation": _correlation(error, pulls),
+        "rank correlation": _correlation(_ranks(error), _ranks(pulls)),
+    }
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    value = float(np.corrcoef(first, second)[0, 1])
+    return value, float((1 - value**2) / np.sqrt(len(first) - 1))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Each value's place in their order; equal ones share theirs."""
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")) / 2
 
 
 def summarise(estimate: Estimate, mean: Any) -> Figures:

@@ -14,19 +14,19 @@ from jaxbias.paper.spec import FAR, Outcome, Spec
 from jaxbias.paper.store import write_bytes, write_text
 from jaxbias.plots import to_png, to_svg
 
-COLUMNS = ("row", "column", "paper", "ours", "stderr", "sigmas", "verdict", "why", "trials")
+COLUMNS: tuple[str, ...] = ("row", "column", "paper", "ours", "stderr", "sigmas", "verdict", "why", "trials")
 MARKS = {"differs": " †", "DISAGREES": " ✗"}
 
 
-def write_reproduction(found: Reproduction, out: str | Path, *, command: str | None = None) -> Path:
+def write_reproduction(found: Reproduction, folder: str | Path, *, command: str | None = None) -> Path:
     """Writes the tables, the pictures and the page into the folder; returns the page.
 
     Arguments:
         found: from `reproduce`.
-        out: the same folder.
+        folder: the same one.
         command: what was typed to get it, for those who want to repeat it.
     """
-    folder = Path(out)
+    folder = Path(folder)
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for spec in found.specs:

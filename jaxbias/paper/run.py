@@ -57,18 +57,18 @@ class Step(NamedTuple):
 
 def reproduce(
     names: Sequence[str] = ("all",),
-    out: str | Path = "jaxbias-paper",
+    folder: str | Path = "jaxbias-paper",
     *,
     trials: int | None = None,
     seed: int = 0,
     jobs: int | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> Reproduction:
-    """Runs tables and figures of the paper. Finished experiments are kept in `out` and not run again.
+    """Runs tables and figures of the paper. Finished experiments are kept in the folder and not run again.
 
     Arguments:
         names: of tables and figures, such as "table2" or "figure2e", or "all".
-        out: a folder; `write_reproduction` adds the tables, the pictures and the page.
+        folder: made where there is none; `write_reproduction` adds the tables, the pictures and the page.
         trials: in place of the paper's thousand; the tables that have more trials are scaled alike.
         seed: another seed gives other random numbers.
         jobs: experiments at a time; by default one for each core, on an accelerator one.
@@ -79,7 +79,7 @@ def reproduce(
         raise ValueError(f"trials is {trials}; allowed: 1 or more")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}; allowed: 1 or more")
-    folder = make_folder(out)
+    folder = make_folder(folder)
     wanted = tuple(dict.fromkeys(experiment for spec in specs for experiment in spec.experiments))
     results = {one: found for one in wanted if (found := load(folder, one, seed, trials)) is not None}
     left = sorted((one for one in wanted if one not in results), key=lambda one: -cost(one, trials))
@@ -104,15 +104,15 @@ def find_specs(names: Sequence[str]) -> tuple[Spec, ...]:
     return tuple(SPECS[name] for name in ORDER if name in names or "all" in names)
 
 
-def make_folder(out: str | Path) -> Path:
+def make_folder(folder: str | Path) -> Path:
     """The folder, with a place for the cells."""
-    folder = Path(out)
+    folder = Path(folder)
     try:
         (folder / "cells").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"out is {str(folder)!r}: {error.strerror}; allowed: a folder that can be written to") from error
+        raise ValueError(f"folder is {str(folder)!r}: {error.strerror}; allowed: one that can be written to") from error
     if not os.access(folder / "cells", os.W_OK):
-        raise ValueError(f"out is {str(folder)!r}, which cannot be written to; allowed: a folder that can")
+        raise ValueError(f"folder is {str(folder)!r}, which cannot be written to; allowed: one that can")
     return folder
 
 

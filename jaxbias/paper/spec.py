@@ -40,8 +40,8 @@ class Entry:
     column: str
     experiments: tuple[Experiment, ...]
     read: Read
-    paper: float | None = None
-    digit: float = 0.01
+    paper: int | float | None = None
+    digit: int | float = 0.01
     expects: Expectation = ""
     why: str = ""
     unit: str = ""

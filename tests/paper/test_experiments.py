@@ -1,0 +1,157 @@
+"""Every kind of experiment, on the smallest table row: against figures that were measured independently."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import jaxbias as jb
+from jaxbias.estimators import Estimate
+from jaxbias.paper.experiments import METHODS, Experiment, Figure, Result, run_experiment, summarise
+from jaxbias.paper.spec import percent
+
+ORIGINAL = Experiment(policy="Greedy", mean=(1.0, 0.75), steps=8, more=100)
+TRIALS = 400
+# Percent of the original bias and MSE; T = 8, K = 2, Greedy, with the standard errors of a thousand trials or more.
+KNOWN = {
+    "sample_mean": (1.0, 47, 72, 0.5),
+    "held_out_shared": (0.0, 72, 110, 2),
+    "paper_cmle": (1.0, 4.8, 78, 5),
+    "cmle": (1.0, -5, 81, 5),
+    "mean_matching": (1.0, 2, 64, 4),
+}
+
+
+@pytest.fixture(scope="module")
+def original():
+    return run_experiment(ORIGINAL, seed=0, trials=TRIALS)
+
+
+def test_the_original(original):
+    assert original.trials == 40_000
+    assert abs(original.figures["bias"].value + 0.288) < 4 * original.figures["bias"].stderr + 0.0005
+    assert abs(original.figures["mse"].value - 0.569) < 4 * original.figures["mse"].stderr + 0.0005
+    assert original.figures["joint"].value.sum() == pytest.approx(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", KNOWN)
+def test_what_a_method_leaves(method, original):
+    tau, bias, mse, unsure = KNOWN[method]
+    more = 1 if method in ("paper_cmle", "cmle", "mean_matching") else 20
+    result = run_experiment(dataclasses.replace(ORIGINAL, method=method, tau=tau, more=more), seed=0, trials=TRIALS)
+    for name, expected in (("bias", bias), ("mse", mse)):
+        value, stderr = percent(name)(result, original)
+        assert abs(value - expected) < 4 * np.hypot(stderr, unsure), name
+
+
+def test_propensities_scatter_and_normalising_them_helps():
+    base = dataclasses.replace(ORIGINAL, policy="ε-Greedy")
+    original = run_experiment(base, seed=0, trials=TRIALS)
+    found = {
+        method: percent("mse")(run_experiment(dataclasses.replace(base, method=method), seed=0, trials=TRIALS), original)
+        for method in ("propensity", "propensity_normalised")
+    }
+    assert abs(found["propensity"].value - 330) < 4 * np.hypot(found["propensity"].stderr, 3)
+    assert abs(found["propensity_normalised"].value - 109) < 4 * np.hypot(found["propensity_normalised"].stderr, 1)
+
+
+def test_split_as_the_text_says_it_is_unbiased_with_the_error_of_its_pulls():
+    """Given the arms, the variance of an arm's held-out mean is one over its pulls."""
+    result = run_experiment(dataclasses.replace(ORIGINAL, method="held_out"), seed=0, trials=TRIALS)
+    history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=8, num_trials=40_000)
+    expected = np.mean(1 / np.asarray(history.statistics.pulls))
+    bias, mse = result.figures["bias"], result.figures["mse"]
+    assert abs(bias.value) < 4 * bias.stderr
+    assert abs(mse.value - expected) < 4 * mse.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["cmle_given_draws", "paper_cmle_given_draws"])
+def test_thompson_given_its_draws(method):
+    """Two ways to one maximum, which is right on average."""
+    result = run_experiment(Experiment(policy="TS", mean=(1.0, 0.75), steps=12, method=method, tau=1.0), seed=0, trials=100)
+    bias, coverage = result.figures["bias"], result.figures["coverage"]
+    assert abs(bias.value) < 4 * bias.stderr
+    assert abs(coverage.value - 0.95) < 4 * coverage.stderr + 0.01
+    assert result.figures["finite"].value == 1
+
+
+def test_figures_of_the_figures():
+    heat = run_experiment(Experiment(policy="Greedy", mean=(0.5, 0.5), steps=3, method="exact"), seed=0)
+    assert heat.figures["bias"].value[20, 10].tolist() == pytest.approx([-0.5 * 0.25 * 0.25, -0.5 * 0.25 * 0.75 * 0.5])
+    curves = run_experiment(
+        Experiment(policy="lil' UCB", mean=(2.0, 1.5, 1.0), steps=30, method="trajectory"), seed=0, trials=2000
+    )
+    assert curves.figures["bias"].value.shape == (30, 3)
+    later = run_experiment(Experiment(policy="lil' UCB", mean=(2.0, 1.5), steps=200, method="future_pulls"), seed=0)
+    error, pulls = later.figures["error"].value, later.figures["pulls"].value
+    assert error.shape == pulls.shape == (1000,)
+    assert np.all((pulls >= 0) & (pulls <= 100))
+    from scipy import stats
+
+    assert later.figures["correlation"].value == pytest.approx(np.corrcoef(error, pulls)[0, 1])
+    assert later.figures["rank correlation"].value == pytest.approx(stats.spearmanr(error, pulls).statistic)
+
+
+@pytest.mark.slow
+def test_the_path_of_the_papers_algorithm():
+    base = dataclasses.replace(ORIGINAL, method="paper_cmle_path", tau=1.0, more=1)
+    path = run_experiment(base, seed=0, trials=TRIALS).figures["bias"]
+    assert path.value.shape == (600, 2)
+    noisy = run_experiment(dataclasses.replace(base, method="sample_mean", more=100), seed=0, trials=TRIALS)
+    np.testing.assert_array_less(np.abs(path.value[0] - noisy.figures["bias by arm"].value), 4 * path.stderr[0] + 0.02)
+    assert path.value[0].mean() + 3 * np.linalg.norm(path.stderr[0]) / 2 < path.value[-1].mean()
+
+
+def test_conditions():
+    found = run_experiment(
+        Experiment(policy="ε-Greedy", mean=(1.0, 0.75, 0.5), steps=10, method="conditions"), seed=0, trials=1000
+    )
+    assert [found.figures[name].value for name in ("Exploit", "IIO", "IIO pathwise")] == [1, 0, 1]
+    assert np.all(found.figures["bias"].value < 0)
+
+
+def test_every_method_is_tested_here():
+    here = {
+        *KNOWN,
+        "held_out",
+        "paper_cmle_given_draws",
+        "propensity",
+        "propensity_normalised",
+        "cmle_given_draws",
+        "exact",
+        "trajectory",
+        "future_pulls",
+    }
+    assert set(METHODS) - here == {"paper_cmle_path", "conditions"}
+
+
+def test_a_summary_is_what_loops_give():
+    draws = np.random.default_rng(0)
+    mean, values = np.array([1.0, 0.5]), draws.normal(size=(7, 2))
+    values[3, 1] = np.nan
+    lower, upper = values - 0.5, values + 0.8
+    estimate = Estimate(
+        method="x", mean=values, stderr=None, lower=lower, upper=upper, converged=np.ones((7, 2), bool), diagnostics={}
+    )
+    kept = [trial for trial in range(7) if trial != 3]
+    errors = [np.mean([values[trial, arm] - mean[arm] for arm in range(2)]) for trial in kept]
+    squares = [np.mean([(values[trial, arm] - mean[arm]) ** 2 for arm in range(2)]) for trial in kept]
+    covered = [np.mean([lower[trial, arm] <= mean[arm] <= upper[trial, arm] for arm in range(2)]) for trial in kept]
+    found = summarise(estimate, mean)
+    for name, expected in (("bias", errors), ("mse", squares), ("coverage", covered)):
+        assert found[name] == pytest.approx((np.mean(expected), np.std(expected, ddof=1) / np.sqrt(6)))
+    assert found["finite"][0] == pytest.approx(6 / 7)
+
+
+def test_random_numbers_depend_on_the_words_and_the_seed():
+    first = run_experiment(ORIGINAL, seed=0, trials=1).figures["bias"].value
+    assert run_experiment(ORIGINAL, seed=0, trials=1).figures["bias"].value == first
+    assert run_experiment(ORIGINAL, seed=1, trials=1).figures["bias"].value != first
+    assert run_experiment(dataclasses.replace(ORIGINAL, mean=(1.0, 0.76)), seed=0, trials=1).figures["bias"].value != first
+
+
+def test_standard_errors_of_another_number_of_trials():
+    assert Result(400, {"x": Figure(1.0, 0.1)}).as_from(100).figures["x"] == (1.0, pytest.approx(0.2))
