@@ -73,4 +73,4 @@ def _finish(axes: Any, across: str, up: str) -> None:
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.grid()
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")

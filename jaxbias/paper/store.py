@@ -2,12 +2,15 @@
 
 import json
 import os
+import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import jaxbias as jb
+from jaxbias.paper import experiments
 from jaxbias.paper.experiments import Experiment, Figure, Result
 
 
@@ -28,7 +31,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def _head(experiment: Experiment, seed: int, trials: int | None) -> dict[str, Any]:
     """What a result must have been made from to be the one that is asked for."""
-    return {"experiment": experiment.text, "seed": seed, "trials": experiment.num_trials(trials), "version": jb.__version__}
+    words = {"experiment": experiment.text, "seed": seed, "trials": experiment.num_trials(trials)}
+    return {**words, "version": jb.__version__, "methods": _methods()}
+
+
+@cache
+def _methods() -> int:
+    """A number that changes with what the words of an experiment mean, for those who change it."""
+    return zlib.crc32(Path(experiments.__file__).read_bytes())
 
 
 def path_of(folder: Path, experiment: Experiment) -> Path:
