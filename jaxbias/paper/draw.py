@@ -22,7 +22,7 @@ def heat_maps(results: Results, experiments: tuple[Experiment, ...]) -> Any:
             axes.set_title(f"T = {experiment.steps}")
             axes.set_xlabel("mean of arm 2")
             axes.set_ylabel("mean of arm 1")
-            figure.colorbar(image, ax=axes, orientation="horizontal", ticks=np.round(np.linspace(bias.min(), 0, 3), 3))
+            figure.colorbar(image, ax=axes, orientation="horizontal", ticks=np.linspace(bias.min(), 0, 3), format="%.3f")
     return figure
 
 

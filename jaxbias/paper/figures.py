@@ -192,7 +192,7 @@ FIGURE_2F = Spec(
         ),
         *map(_shrinks, range(2)),
     ),
-    seen="Both biases fall from that of the noisy sample mean towards zero, fast for a hundred iterations and slowly after.",
+    seen="Both biases shrink from that of the noisy sample mean towards zero, and are not quite there after 600 iterations.",
     draw=partial(draw.convergence, experiment=CONVERGENCE),
     drawn=(CONVERGENCE,),
 )

@@ -28,6 +28,7 @@ COSTS = {
     "conditions": (8, 0),
 }
 CHEAP = (4, 0.1)
+AT_ONCE = 16  # experiments until what was compiled for them is forgotten
 INTEGRAL = 60  # times as much where the probability of a choice is an integral
 
 
@@ -139,10 +140,20 @@ def cost(experiment: Experiment, trials: int | None) -> float:
 
 
 def _run_all(left: Sequence[Experiment], folder: Path, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
-    """Yields each experiment once it is done and written; several run at a time, in threads that do not outlive the caller."""
+    """Yields each experiment once it is done and written. What was compiled is forgotten now and then: a process may have 65,000
+    memory maps, and a hundred experiments have more."""
+    import jax
+
+    for first in range(0, len(left), AT_ONCE):
+        yield from _run_some(left[first : first + AT_ONCE], folder, seed, trials, jobs)
+        jax.clear_caches()
+
+
+def _run_some(some: Sequence[Experiment], folder: Path, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
+    """Several at a time, in threads that do not outlive the caller."""
     waiting: queue.SimpleQueue[Experiment] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[Experiment, BaseException | None]] = queue.SimpleQueue()
-    for experiment in left:
+    for experiment in some:
         waiting.put(experiment)
 
     def work() -> None:
@@ -158,9 +169,9 @@ def _run_all(left: Sequence[Experiment], folder: Path, seed: int, trials: int | 
                 finished.put((experiment, error))
                 return
 
-    for _ in range(min(jobs, len(left))):
+    for _ in range(min(jobs, len(some))):
         threading.Thread(target=work, daemon=True).start()
-    for _ in left:
+    for _ in some:
         experiment, error = finished.get()
         if error is not None:
             raise RuntimeError(f"{experiment.name} failed") from error
