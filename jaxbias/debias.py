@@ -12,7 +12,7 @@ from jaxbias.advice import best_arm, recommend
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Comparison, compare
 from jaxbias.estimators.bias_at import ArmBias, bias_at
-from jaxbias.estimators.checks import check_history, check_level, check_rewards
+from jaxbias.estimators.checks import check_history, check_level, check_log
 from jaxbias.estimators.compare import METHODS
 from jaxbias.estimators.naive import summarise
 from jaxbias.fit import check_fit
@@ -102,7 +102,7 @@ def _analyse(
     family, assumed = _family_of(history, policy, family)
     if policy is not None:
         check_policy(policy, history.num_arms)
-    check_rewards(check_history(history), family)
+    check_log(history, family, level)
     fit_key, table_key, bias_key = (jax.random.fold_in(key, purpose) for purpose in range(3))
     fitted, found = {}, None
     if policy is not None:

@@ -30,7 +30,6 @@ class History:
         draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
 
     >>> import jax.numpy as jnp
-import numpy as np
     >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
     >>> history.statistics.mean.tolist(), history.forced_steps.tolist()
     ([0.0, 1.5], [True, True, False])

@@ -18,7 +18,7 @@ from jaxbias.plots import plot_bias, plot_estimates, plot_fit, plot_running_mean
 from jaxbias.plots.canvas import plain_text
 
 ALIKE = 10  # times: standard errors that differ by less share their decimals, which is one digit too many at most
-NONE = "–"  # a figure that there is not
+NONE = "\N{EN DASH}"  # a figure that there is not
 
 
 def write_report(analysis: Analysis, out: str | Path, *, command: str | None = None) -> None:
@@ -180,8 +180,12 @@ def _misled(analysis: Analysis) -> list[str]:
 def _calibration_table(analysis: Analysis) -> list[list[str]]:
     rows = analysis.fit.calibration if analysis.fit is not None else ()
     return [
-        [f"{row.low:g} to {row.high:g}", f"{row.count:,}"]
-        + [number(row.predicted, row.stderr), _figure(row.chosen, row.stderr, row.stderr)]
+        [
+            f"{row.low:g} to {row.high:g}",
+            f"{row.count:,}",
+            number(row.predicted, row.stderr),
+            _figure(row.chosen, row.stderr, row.stderr),
+        ]
         for row in rows
     ]
 

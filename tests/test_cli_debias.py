@@ -165,7 +165,7 @@ def test_a_simulated_log_comes_back(capsys, tmp_path):
     assert found["fit"]["fits"]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in LOGS.glob("*.csv") if path.name != "r_short_header.csv"))
+@pytest.mark.parametrize("name", ["r_plain.csv", "r_row_names.csv", "r_semicolons.csv"])
 def test_logs_that_r_wrote(capsys, name):
     code, out, err = run(capsys, "debias", LOGS / name, "--method", "sample_mean", "--json", "--sigma", 1)
     if code == 2:  # write.csv2: the message has the options that read it

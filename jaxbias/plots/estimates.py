@@ -44,7 +44,7 @@ def plot_estimates(
     labels: Sequence[str] | None = None,
     *,
     recommended: str | None = None,
-    truth: ArrayLike | None = None,
+    truth: ArrayLike | Sequence[float] | None = None,
 ) -> "matplotlib.figure.Figure":
     """What every method says of every arm, with its interval; hollow where it is not to be believed.
 

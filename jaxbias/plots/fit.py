@@ -62,7 +62,7 @@ def _draw_totals(axes: Any, fit: PolicyFit) -> None:
     else:
         where = {"color": SERIES[1], "transform": axes.transAxes}
         axes.plot([0.02], [0.9], **where, marker="<", markersize=6, linestyle="", gid="log")
-        axes.text(0.07, 0.9, "the log: −∞", **where, va="center")
+        axes.text(0.07, 0.9, "the log: -∞", **where, va="center")
     axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
     axes.locator_params(axis="x", nbins=4)
 

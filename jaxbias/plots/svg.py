@@ -61,7 +61,7 @@ def _clean(part: Any, prefix: str, used: set[str]) -> None:
         part.attrib.pop("transform")
     if "style" in part.attrib:
         part.set("style", _in_variables(part.get("style")))
-    if part.tag == "g" or part.text is not None and not part.text.strip():
+    if part.tag == "g" or (part.text is not None and not part.text.strip()):
         part.text = None
 
 
