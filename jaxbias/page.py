@@ -15,7 +15,7 @@ from jaxbias.advice import NEEDS_NO_POLICY, doubt_sentence, fit_sentence, name_s
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Estimate
 from jaxbias.plots import plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
-from jaxbias.plots.canvas import plain_text
+from jaxbias.plots.canvas import plain_text, short_names
 
 ALIKE = 10  # times: standard errors that differ by less share their decimals, which is one digit too many at most
 NONE = "\N{EN DASH}"  # a figure that there is not
@@ -55,6 +55,7 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         name=plain_text(analysis.log.name),
         analysis=analysis,
         labels=[plain_text(label) for label in analysis.labels],
+        short_labels=short_names(analysis.labels, len(analysis.labels)),
         level=f"{100 * analysis.table.level:g}%",
         reasons=reasons,
         verdict=[sentence for sentence in map(plain_text, sentences(analysis)) if sentence not in reasons],
@@ -117,10 +118,10 @@ def number(value: Any, stderr: Any = math.nan) -> str:
         return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    if places is None:
+    if places is None or (value == 0 and places > 6):
         return f"{value:.4g}"
     if places > 6:  # so small that decimals are mostly zeros
-        return f"{value:.{max(places + math.floor(math.log10(abs(value) or 1.0)), 0)}e}"
+        return f"{value:.{max(places + math.floor(math.log10(abs(value))), 0)}e}"
     return f"{value:,.{places}f}"
 
 
@@ -224,16 +225,17 @@ def _diagnostics(analysis: Analysis, method: str) -> dict[str, Any]:
     estimate, num_arms = analysis.table.estimates[method], len(analysis.labels)
     values = {name: np.asarray(value) for name, value in estimate.diagnostics.items() if name not in ("status", "pulls")}
     by_arm = {name: value for name, value in values.items() if value.shape == (num_arms,)}
-    rows = [
-        [analysis.status(method, arm), number(estimate.stderr[arm], estimate.stderr[arm])]
-        + [_plain(value[arm]) for value in by_arm.values()]
-        for arm in range(num_arms)
-    ]
+    columns = {"standard error": [number(error, error) for error in np.asarray(estimate.stderr)]}
+    columns |= {_words(name): [_plain(part) for part in value] for name, value in by_arm.items()}
+    converged = bool(np.all(estimate.converged))
+    if not converged:  # otherwise one sentence says it
+        columns = {"status": [analysis.status(method, arm) for arm in range(num_arms)], **columns}
     return {
         "method": method,
         "single": {_words(name): _plain(value) for name, value in values.items() if value.ndim == 0},
-        "columns": ["status", "standard error", *map(_words, by_arm)],
-        "rows": rows,
+        "converged": converged,
+        "columns": list(columns),
+        "rows": list(zip(*columns.values(), strict=True)),
     }
 
 

@@ -17,6 +17,7 @@ START = """import os, sys
 theirs = [os.dup(int(number)) for number in sys.argv[1:3]]
 for descriptor, place in zip(theirs, (3, 4)):
     os.dup2(descriptor, place)
+    os.set_inheritable(place, True)
 os.execv(sys.argv[3], sys.argv[3:])"""
 
 

@@ -99,7 +99,7 @@ def test_the_table_has_the_same_numbers(capsys):
         assert float(bias.split(" ± ")[0]) == pytest.approx(arm["bias"], abs=6e-5)
     every = rows[3:]
     assert [row[1] for row in every] == ["sample_mean", "mean_matching", "confidence_sequence"] * 3
-    assert [row[4] for row in every] == ["", "recommended", ""] * 3
+    assert [row[4] for row in every] == ["", ">", ""] * 3
     for sentence in found["sentences"]:
         assert sentence in out.splitlines()
 

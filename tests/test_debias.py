@@ -226,6 +226,19 @@ def test_a_log_too_long_to_simulate(monkeypatch):
     assert (found.bias, found.recommended.method, found.trusted) == (None, "confidence_sequence", False)
 
 
+def test_what_would_take_many_minutes_is_left_out_unless_asked_for(monkeypatch):
+    room = sys.modules["jaxbias.debias"]
+    history = jb.simulate(jax.random.key(0), jb.Thompson(), FAMILY, [1.0, 0.5, 0.0], num_steps=40)
+    assert room._too_slow(history, jb.Thompson()) == {}
+    monkeypatch.setattr(room, "INTEGRALS", 359)  # 40 steps of 3 arms are 360
+    reason = "steps x arms^2 is 360; allowed with Thompson unless the method is asked for by name: 359, a minute"
+    assert room._too_slow(history, jb.Thompson()) == {"conditional_mle": reason}
+    assert room._too_slow(history, jb.LilUCB()) == {}
+    assert quick(frame_of(history), jb.Thompson(), methods=None).table.reasons == {"conditional_mle": reason}
+    asked = quick(frame_of(history), jb.Thompson(), methods=["sample_mean", "conditional_mle"])
+    assert asked.table.reasons == {}
+
+
 def test_noise_is_fitted_first():
     found = quick(log_of(jb.Greedy(tau=0.5), num_steps=200), jb.Greedy(), fit=["tau"])
     assert found.fitted["tau"].lower < 0.5 < found.fitted["tau"].upper

@@ -140,7 +140,7 @@ def test_what_has_not_converged_is_hollow():
     np.testing.assert_array_equal(line(figure, "believed sample_mean")[0], [1.0, 3.0])
     (hollow,) = artists(figure, "doubtful sample_mean")
     assert hollow.get_markerfacecolor() == canvas.PAPER
-    assert "hollow: not to be believed" in texts_of(svg_of(figure)[1])
+    assert "hollow: doubtful" in texts_of(svg_of(figure)[1])
 
 
 def test_infinite_ends_are_arrows_and_missing_estimates_are_left_out():

@@ -22,13 +22,13 @@ COLOURS = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper", **{value: f
 STYLE = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a label may have dollar signs in it
-    "font.size": 9.5,
+    "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
-    "axes.titlesize": 10,
+    "axes.titlesize": 10.5,
     "axes.titlelocation": "left",
     "axes.axisbelow": True,
     "grid.color": GRID,
