@@ -13,7 +13,7 @@ from jaxbias.fit import PolicyFit
 from jaxbias.policies import Uniform
 
 CLEAR = 3  # standard errors from 0 before a sign is called a finding: chance does that once in 370 times
-LONGEST = 40  # characters of a label in a sentence
+LONGEST = 80  # characters of a label in a sentence: many begin and end alike
 MOST_NAMED = 5  # arms in a sentence
 FEW_PULLS = 5  # below this an arm's interval says little, and the words say so
 # In order of what was measured: bias left, error and coverage over the settings of the paper (README).
@@ -81,8 +81,8 @@ def _caution(few: list[str]) -> str:
 def quote(label: str) -> str:
     """The label in quotes; of a long one the beginning and the end.
 
-    >>> quote("A"), quote("a" * 30 + "z" * 30)
-    ("'A'", "'aaaaaaaaaaaaaaaaaaa…zzzzzzzzzzzzzzzzzzzz'")
+    >>> quote("A"), len(quote("a" * 1000))
+    ("'A'", 82)
     """
     return repr(label if len(label) <= LONGEST else f"{label[: LONGEST // 2 - 1]}…{label[-LONGEST // 2 :]}")
 
