@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import platform
 from importlib import resources
 from pathlib import Path
@@ -14,6 +13,7 @@ import jaxbias as jb
 from jaxbias.advice import NEEDS_NO_POLICY, doubt_sentence, fit_sentence, name_some, sentences
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Estimate
+from jaxbias.files import written_whole
 from jaxbias.plots import plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
 from jaxbias.plots.canvas import plain_text, short_names
 
@@ -30,16 +30,8 @@ def write_report(analysis: Analysis, out: str | Path, *, command: str | None = N
         command: what was typed to get it, for those who want to repeat it.
     """
     out = Path(out)
-    if out.is_dir() or not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise ValueError(f"out is {str(out)!r}; allowed: a file in a folder that exists and can be written to")
-    page = render_report(analysis, command)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(out) as temporary:
+        temporary.write_text(render_report(analysis, command), encoding="utf-8", newline="\n")
 
 
 def render_report(analysis: Analysis, command: str | None = None) -> str:

@@ -230,8 +230,11 @@ BAD = {
     "read",
     "debias log.csv --config log.csv": "--config is 'log.csv', which is not TOML: Expected '=' after a key in a key/value pair "
     "(at line 1, column 4)",
-    "debias log.csv --sigma 1 --save-config nowhere/a.toml": "--save-config is 'nowhere/a.toml': No such file or directory; "
-    "allowed: a file that can be written",
+    "debias log.csv --sigma 1 --save-config nowhere/a.toml": "--save-config is 'nowhere/a.toml'; allowed: a file in a folder "
+    "that exists and can be written to",
+    "debias log.csv --report pipe": "--report is 'pipe'; allowed: a file in a folder that exists and can be written to",
+    "debias log.csv --save-config pipe": "--save-config is 'pipe'; allowed: a file in a folder that exists and can be written to",
+    "debias ": "LOG is empty; allowed: a path, or - for standard input",
     "simulate --tau fit": "--tau is 'fit'; allowed: a number (only debias has a log to fit it to)",
 }
 
@@ -240,7 +243,8 @@ BAD = {
 def test_bad_words_are_one_line(capsys, monkeypatch, tmp_path, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").write_text("arm,reward\na,1\nb,1.5\n")
-    assert run(capsys, *words.split()) == (2, "", f"jaxbias: {BAD[words]}\n")
+    os.mkfifo(tmp_path / "pipe")
+    assert run(capsys, *words.split(" ")) == (2, "", f"jaxbias: {BAD[words]}\n")
 
 
 # Manners
