@@ -13,6 +13,8 @@ from jaxbias.fit import PolicyFit
 from jaxbias.policies import Uniform
 
 CLEAR = 3  # standard errors from 0 before a sign is called a finding: chance does that once in 370 times
+LONGEST = 80  # characters of a label in a sentence: many begin and end alike
+MOST_NAMED = 5  # arms in a sentence
 FEW_PULLS = 5  # below this an arm's interval says little, and the words say so
 # In order of what was measured: bias left, error and coverage over the settings of the paper (README).
 BY_PREFERENCE = ("mean_matching", "conditional_mle", "adaptive_weighting", "data_splitting")
@@ -61,17 +63,33 @@ def _why(method: str, table: Comparison, labels: tuple[str, ...]) -> str:
     if weighting is not None:
         effective = np.asarray(weighting.diagnostics["effective_sample_size"])[table.pulls > 0]
         worst = int(np.argmin(effective / pulled))
-        parts.append(f"propensity weighting would make {effective[worst]:.3g} samples of one arm's {pulled[worst]:,}")
+        label = labels[np.flatnonzero(table.pulls > 0)[worst]]
+        parts.append(
+            f"propensity weighting would make the {pulled[worst]:,} pulls of {quote(label)} worth {_count(effective[worst])}"
+        )
     return "; ".join(parts)
+
+
+def _count(effective: float) -> str:
+    return f"{effective:,.0f}" if effective >= 100 else f"{effective:.3g}"
 
 
 def _caution(few: list[str]) -> str:
     return f" ({name_some(few)} too few for more than a wide interval)" if few else ""
 
 
-def name_some(labels: Iterable[str], most: int = 5) -> str:
+def quote(label: str) -> str:
+    """The label in quotes; of a long one the beginning and the end.
+
+    >>> quote("A"), len(quote("a" * 1000))
+    ("'A'", 82)
+    """
+    return repr(label if len(label) <= LONGEST else f"{label[: LONGEST // 2 - 1]}…{label[-LONGEST // 2 :]}")
+
+
+def name_some(labels: Iterable[str], most: int = MOST_NAMED) -> str:
     """The labels in quotes, at most so many of them."""
-    names = [repr(str(label)) for label in labels]
+    names = [quote(label) for label in labels]
     shown = names[:most] + ([f"{len(names) - most} more"] if len(names) > most else [])
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
 
@@ -112,13 +130,13 @@ def fit_sentence(analysis: Analysis) -> str:
         return f"Every pull was forced: the log says nothing for or against {name}."
     if fit.verdict == "impossible":
         first = fit.surprises[0]
+        arm = quote(analysis.labels[first.arm])
         return (
-            f"The log cannot come from {name}: at step {first.step + 1} it pulls {analysis.labels[first.arm]!r}, which {name} "
-            f"never does there, and so at {fit.impossible:,} of {fit.choices:,} choices. What relies on the policy is not to be "
-            "trusted."
+            f"The log cannot come from {name}: at step {first.step + 1} it pulls {arm}, which {name} never does there, and so at "
+            f"{fit.impossible:,} of {fit.choices:,} choices. What relies on the policy is not to be trusted."
         )
-    total = f"the log-probability of its {fit.choices:,} choices is {fit.log_prob:.1f}"
-    total = f"{total}, where {fit.expected:.1f} ± {fit.deviation:.1f}"
+    total = f"the log-probability of its {fit.choices:,} choices is {fit.log_prob:,.1f}"
+    total = f"{total}, where {fit.expected:,.1f} ± {fit.deviation:,.1f}"
     if fit.verdict == "unlikely":
         likelihood = min(fit.p_value, fit.calibration_p_value)
         return (
@@ -135,14 +153,11 @@ def best_sentence(analysis: Analysis) -> str:
     best = analysis.best
     if best is None:
         return ""
-    first, second = analysis.labels[best.arm], analysis.labels[best.runner_up]
-    says = (
-        "more than the error"
-        if best.is_clear
-        else f"not enough to call it better (the {100 * analysis.table.level:g}% interval of the difference includes 0)"
-    )
+    first, second = quote(analysis.labels[best.arm]), quote(analysis.labels[best.runner_up])
+    clear, where = ("enough", "is above 0") if best.is_clear else ("not enough", "includes 0")
+    says = f"{clear} to call it better (the {100 * analysis.table.level:g}% interval of the difference {where})"
     return (
-        f"{first!r} has the largest estimate, {float(analysis.estimate.mean[best.arm]):.4g}, ahead of {second!r} by "
+        f"{first} has the largest estimate, {float(analysis.estimate.mean[best.arm]):.4g}, ahead of {second} by "
         f"{best.margin:.3g} [{best.lower:.3g}, {best.upper:.3g}], {says}."
     )
 
@@ -154,13 +169,17 @@ def bias_sentence(analysis: Analysis) -> str:
         return ""
     low, high, rest = bias_groups(found)
     groups = ((low, "too low"), (high, "too high"))
-    parts = [f"{name_some(analysis.labels[arm] for arm in arms)} {word}" for arms, word in groups if len(arms)]
-    if len(rest):
-        parts.append(f"{name_some(analysis.labels[arm] for arm in rest)} within {CLEAR} standard errors of right")
+    groups = (*groups, (rest, f"within {CLEAR} standard errors of right"))
+    parts = [f"{_name_all(analysis.labels, arms)} {word}" for arms, word in groups if len(arms)]
     return (
         f"If these estimates are right, the sample means of such a log are on average: {'; '.join(parts)} "
         f"(from {found.num_trials:,} simulated logs)."
     )
+
+
+def _name_all(labels: tuple[str, ...], arms: np.ndarray) -> str:
+    every = len(arms) == len(labels) > MOST_NAMED
+    return f"all {len(arms)} arms" if every else name_some(labels[arm] for arm in arms)
 
 
 def bias_groups(found: ArmBias) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -174,7 +193,7 @@ def doubt_sentence(analysis: Analysis) -> str:
     """Arms whose recommended figures are not to be believed, and why."""
     method = analysis.recommended.method
     doubtful = [
-        f"{label!r} ({analysis.status(method, arm)})"
+        f"{quote(label)} ({analysis.status(method, arm)})"
         for arm, label in enumerate(analysis.labels)
         if not bool(np.asarray(analysis.estimate.converged)[arm])
     ]

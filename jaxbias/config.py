@@ -11,13 +11,13 @@ arm = "variant"
 """
 
 import json
-import os
 import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from jaxbias.files import written_whole
 from jaxbias.naming import FIT, FamilyName, Opening, PolicyName, Ties
 
 WORDS: dict[str, type[StrEnum]] = {"policy": PolicyName, "family": FamilyName, "ties": Ties, "opening": Opening}
@@ -86,15 +86,8 @@ def write_config(path: Path, settings: Mapping[str, Any]) -> None:
     for name, table in settings.items():
         if isinstance(table, Mapping) and table:
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with written_whole(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise ValueError(f"--save-config is {str(path)!r}: {error.strerror}; allowed: a file that can be written") from error
-    finally:
-        if temporary.exists():
-            temporary.unlink()
 
 
 def _toml(value: Any) -> str:

@@ -12,18 +12,19 @@ from jaxbias.advice import best_arm, recommend
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Comparison, compare
 from jaxbias.estimators.bias_at import ArmBias, bias_at
-from jaxbias.estimators.checks import check_history, check_level, check_rewards
+from jaxbias.estimators.checks import check_history, check_level, check_log
 from jaxbias.estimators.compare import METHODS
 from jaxbias.estimators.naive import summarise
 from jaxbias.fit import check_fit
 from jaxbias.history import History
 from jaxbias.io import Log, read_log
-from jaxbias.policies import Policy, check_policy
+from jaxbias.policies import Policy, Thompson, check_policy
 from jaxbias.rewards import Bernoulli, Family, Normal
 from jaxbias.tuning import fit_settings
 
 LONGEST = 2**20  # steps of a log that is simulated over and over: minutes; beyond, hours
 SIMULATES = ("conditional_mle", "mean_matching")
+INTEGRALS = 2**16  # steps x arms^2 for which Thompson's conditional likelihood is integrated unasked: a minute; beyond, many
 BIAS_STEPS = 2**28  # steps x arms x trials for the estimated bias: a few seconds
 BIAS_TRIALS = (2**11, 2**14)  # at least, at most: a Monte Carlo error of a fiftieth to a hundredth of a sample mean's spread
 
@@ -70,13 +71,7 @@ def debias(
         tell("reading the log")
         log = read_log(log, **reading)
     with jax.enable_x64(True):
-        return _analyse(key, _opened(log, opening), policy, family, _methods(log, methods), level, tuple(fit), tell)
-
-
-def _methods(log: Log, methods: Sequence[str] | None) -> tuple[str, ...]:
-    if methods is not None:
-        return tuple(methods)
-    return tuple(name for name in METHODS if name != "data_splitting" or log.history.held_out is not None)
+        return _analyse(key, _opened(log, opening), policy, family, methods, level, tuple(fit), tell)
 
 
 def _opened(log: Log, opening: str) -> Log:
@@ -93,7 +88,7 @@ def _analyse(
     log: Log,
     policy: Any,
     family: Any,
-    methods: tuple[str, ...],
+    methods: Sequence[str] | None,
     level: float,
     fit: tuple[str, ...],
     tell: Callable[[str], None],
@@ -102,7 +97,7 @@ def _analyse(
     family, assumed = _family_of(history, policy, family)
     if policy is not None:
         check_policy(policy, history.num_arms)
-    check_rewards(check_history(history), family)
+    check_log(history, family, level)
     fit_key, table_key, bias_key = (jax.random.fold_in(key, purpose) for purpose in range(3))
     fitted, found = {}, None
     if policy is not None:
@@ -158,16 +153,41 @@ def _sigma_of(history: History) -> float:
 
 
 def _compare(
-    key: PRNGKeyArray, log: Log, policy: Any, family: Any, methods: tuple[str, ...], level: float, tell: Callable[[str], None]
+    key: PRNGKeyArray,
+    log: Log,
+    policy: Any,
+    family: Any,
+    methods: Sequence[str] | None,
+    level: float,
+    tell: Callable[[str], None],
 ) -> Comparison:
-    steps, too_long = log.history.num_steps, {}
-    if steps > LONGEST:
-        reason = f"the log has {steps:,} rows; allowed: {LONGEST:,}, as it simulates thousands of such logs (take the first)"
-        too_long = {name: reason for name in methods if name in SIMULATES}
-    methods = tuple(name for name in methods if name not in too_long)
+    if methods is None:
+        methods = [name for name in METHODS if name != "data_splitting" or log.history.held_out is not None]
+        left_out = _too_long(log.history, methods) | _too_slow(log.history, policy)
+    else:
+        left_out = _too_long(log.history, methods)
+    methods = tuple(name for name in methods if name not in left_out)
     propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
     table = compare(key, log.history, policy, family, methods=methods, level=level, propensities=propensities, progress=tell)
-    return dataclasses.replace(table, reasons={**table.reasons, **too_long})
+    return dataclasses.replace(table, reasons={**table.reasons, **left_out})
+
+
+def _too_long(history: History, methods: Sequence[str]) -> dict[str, str]:
+    """The methods that a log of this length cannot have, with the reason."""
+    steps = history.num_steps
+    if steps <= LONGEST:
+        return {}
+    reason = f"the log has {steps:,} rows; allowed: {LONGEST:,}, as it simulates thousands of such logs (take the first)"
+    return {name: reason for name in methods if name in SIMULATES}
+
+
+def _too_slow(history: History, policy: Any) -> dict[str, str]:
+    """What is left out unless it is asked for."""
+    work = history.num_steps * history.num_arms**2
+    if not isinstance(policy, Thompson) or history.num_arms < 3 or work <= INTEGRALS:  # two arms have a closed form
+        return {}
+    reason = f"steps x arms^2 is {work:,}; allowed with Thompson unless the method is asked for by name: {INTEGRALS:,}, a minute"
+    return {"conditional_mle": reason}
 
 
 def _bias(key: Any, log: Log, policy: Any, family: Any, mean: Any, tell: Callable[[str], None]) -> ArmBias | None:

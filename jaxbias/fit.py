@@ -7,6 +7,7 @@ drawn again, thousands of times, on the same path, and the total log-probability
 the policy's own randomness allows.
 """
 
+import math
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ DRAWS_IN_ALL = 2**26  # steps x redraws: a second or two; a log so long that few
 EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)  # of the calibration table
 ROUNDING = 1e-6  # of a probability that went through a logarithm in float32: a tenth is to be on its own edge
 ENOUGH = 5.0  # variance of a bin's count from which it is taken as Normal
+TINY = 1e-300  # in place of a probability of 0, which has no logarithm
 UNLIKELY = 1e-3  # a p-value below this is called a misfit: a log that fits is accused once in five hundred times (two tests)
 MOST_SURPRISING = 5  # steps that are shown
 
@@ -198,11 +200,19 @@ def _calibrate(probs: np.ndarray, arms: np.ndarray) -> tuple[CalibrationRow, ...
 
 def _worst(rows: tuple[CalibrationRow, ...]) -> float:
     """The p-value of the row that is furthest off, for as many rows as could have been it."""
-    usable = [row for row in rows if (row.stderr * row.count) ** 2 >= ENOUGH]
-    if not usable:
-        return 1.0
-    furthest = max(abs(row.chosen - row.predicted) / row.stderr for row in usable)
-    return min(1.0, len(usable) * 2 * NormalDist().cdf(-furthest))
+    return min(1.0, len(rows) * min((_row_p_value(row) for row in rows), default=1.0))
+
+
+def _row_p_value(row: CalibrationRow) -> float:
+    """How likely a share so far off is at most: as of a Normal where the count's variance is large, else Chernoff's bound
+
+    P(share at least as far off) <= 2 exp(-count KL(share, predicted))
+    """
+    if (row.stderr * row.count) ** 2 >= ENOUGH:
+        return 2 * NormalDist().cdf(-abs(row.chosen - row.predicted) / row.stderr)
+    shares = ((row.chosen, row.predicted), (1 - row.chosen, 1 - row.predicted))
+    divergence = sum(share * math.log(share / max(predicted, TINY)) for share, predicted in shares if share > 0)
+    return min(1.0, 2 * math.exp(-row.count * max(divergence, 0.0)))
 
 
 def _surprises(steps: np.ndarray, arms: np.ndarray, probs: np.ndarray, chosen: np.ndarray) -> tuple[Surprise, ...]:

@@ -21,19 +21,18 @@ from jaxbias.policies import ArmStatistics
 class History:
     """What happened, step by step, in one trial or in a batch of them (a leading axis of trials).
 
-        Arguments:
-            arms: the arm pulled at each step, 0 to num_arms - 1.
-            rewards: the reward it gave.
-            num_arms: how many arms there were, pulled or not.
-            forced: True where the arm was not chosen by the policy; without it, the first pull of each arm.
-            held_out: a second reward of the same arm that the policy did not see, where one was drawn.
-            draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
+    Arguments:
+        arms: the arm pulled at each step, 0 to num_arms - 1.
+        rewards: the reward it gave.
+        num_arms: how many arms there were, pulled or not.
+        forced: True where the arm was not chosen by the policy; without it, the first pull of each arm.
+        held_out: a second reward of the same arm that the policy did not see, where one was drawn.
+        draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
 
-        >>> import jax.numpy as jnp
-    import numpy as np
-        >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
-        >>> history.statistics.mean.tolist(), history.forced_steps.tolist()
-        ([0.0, 1.5], [True, True, False])
+    >>> import jax.numpy as jnp
+    >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
+    >>> history.statistics.mean.tolist(), history.forced_steps.tolist()
+    ([0.0, 1.5], [True, True, False])
     """
 
     arms: Any  # (*trials, steps), as are the others; not checked, as JAX puts other things than arrays into its trees

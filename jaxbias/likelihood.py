@@ -18,6 +18,7 @@ from jaxbias.policies import ArmStatistics, Policy, keeps_statistics
 from jaxbias.rewards import Family, at_arm
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
+CUBES_AT_ONCE = 2**19  # steps x arms^3: an integral's nodes grow with the arms, as do its arms and its derivatives; under 1 GB
 
 
 def log_density(
@@ -64,10 +65,15 @@ def choice_log_probs(
 
 
 def over_steps(function: Callable[..., Any], *by_step: Any) -> Any:
-    """The function at every step; in a long log not at all steps at once, as an integral needs much memory for each."""
-    if jax.tree.leaves(by_step)[0].shape[0] <= STEPS_AT_ONCE:
+    """The function at every step; in a long log not at all steps at once, as an integral needs much memory for each.
+
+    What varies by step begins with an array of (steps, arms).
+    """
+    num_steps, num_arms = jax.tree.leaves(by_step)[0].shape
+    at_once = max(min(STEPS_AT_ONCE, CUBES_AT_ONCE // num_arms**3), 1)
+    if num_steps <= at_once:
         return jax.vmap(function)(*by_step)
-    return jax.lax.map(lambda step: function(*step), by_step, batch_size=STEPS_AT_ONCE)
+    return jax.lax.map(lambda step: function(*step), by_step, batch_size=at_once)
 
 
 def statistics_before(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int) -> ArmStatistics:

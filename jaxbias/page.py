@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import platform
 from importlib import resources
 from pathlib import Path
@@ -14,11 +13,12 @@ import jaxbias as jb
 from jaxbias.advice import NEEDS_NO_POLICY, doubt_sentence, fit_sentence, name_some, sentences
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Estimate
+from jaxbias.files import written_whole
 from jaxbias.plots import plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
-from jaxbias.plots.canvas import plain_text
+from jaxbias.plots.canvas import plain_text, short_names
 
 ALIKE = 10  # times: standard errors that differ by less share their decimals, which is one digit too many at most
-NONE = "–"  # a figure that there is not
+NONE = "\N{EN DASH}"  # a figure that there is not
 
 
 def write_report(analysis: Analysis, out: str | Path, *, command: str | None = None) -> None:
@@ -30,16 +30,8 @@ def write_report(analysis: Analysis, out: str | Path, *, command: str | None = N
         command: what was typed to get it, for those who want to repeat it.
     """
     out = Path(out)
-    if out.is_dir() or not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise ValueError(f"out is {str(out)!r}; allowed: a file in a folder that exists and can be written to")
-    page = render_report(analysis, command)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(out) as temporary:
+        temporary.write_text(render_report(analysis, command), encoding="utf-8", newline="\n")
 
 
 def render_report(analysis: Analysis, command: str | None = None) -> str:
@@ -55,6 +47,7 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         name=plain_text(analysis.log.name),
         analysis=analysis,
         labels=[plain_text(label) for label in analysis.labels],
+        short_labels=short_names(analysis.labels, len(analysis.labels)),
         level=f"{100 * analysis.table.level:g}%",
         reasons=reasons,
         verdict=[sentence for sentence in map(plain_text, sentences(analysis)) if sentence not in reasons],
@@ -117,10 +110,10 @@ def number(value: Any, stderr: Any = math.nan) -> str:
         return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    if places is None:
+    if places is None or (value == 0 and places > 6):
         return f"{value:.4g}"
     if places > 6:  # so small that decimals are mostly zeros
-        return f"{value:.{max(places + math.floor(math.log10(abs(value) or 1.0)), 0)}e}"
+        return f"{value:.{max(places + math.floor(math.log10(abs(value))), 0)}e}"
     return f"{value:,.{places}f}"
 
 
@@ -180,8 +173,12 @@ def _misled(analysis: Analysis) -> list[str]:
 def _calibration_table(analysis: Analysis) -> list[list[str]]:
     rows = analysis.fit.calibration if analysis.fit is not None else ()
     return [
-        [f"{row.low:g} to {row.high:g}", f"{row.count:,}"]
-        + [number(row.predicted, row.stderr), _figure(row.chosen, row.stderr, row.stderr)]
+        [
+            f"{row.low:g} to {row.high:g}",
+            f"{row.count:,}",
+            number(row.predicted, row.stderr),
+            _figure(row.chosen, row.stderr, row.stderr),
+        ]
         for row in rows
     ]
 
@@ -220,16 +217,17 @@ def _diagnostics(analysis: Analysis, method: str) -> dict[str, Any]:
     estimate, num_arms = analysis.table.estimates[method], len(analysis.labels)
     values = {name: np.asarray(value) for name, value in estimate.diagnostics.items() if name not in ("status", "pulls")}
     by_arm = {name: value for name, value in values.items() if value.shape == (num_arms,)}
-    rows = [
-        [analysis.status(method, arm), number(estimate.stderr[arm], estimate.stderr[arm])]
-        + [_plain(value[arm]) for value in by_arm.values()]
-        for arm in range(num_arms)
-    ]
+    columns = {"standard error": [number(error, error) for error in np.asarray(estimate.stderr)]}
+    columns |= {_words(name): [_plain(part) for part in value] for name, value in by_arm.items()}
+    converged = bool(np.all(estimate.converged))
+    if not converged:  # otherwise one sentence says it
+        columns = {"status": [analysis.status(method, arm) for arm in range(num_arms)], **columns}
     return {
         "method": method,
         "single": {_words(name): _plain(value) for name, value in values.items() if value.ndim == 0},
-        "columns": ["status", "standard error", *map(_words, by_arm)],
-        "rows": rows,
+        "converged": converged,
+        "columns": list(columns),
+        "rows": list(zip(*columns.values(), strict=True)),
     }
 
 

@@ -10,12 +10,15 @@ import sys
 import tempfile
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --remote-debugging-pipe"
-).split()
+OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+OPTIONS += ["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"]
 # The browser reads from descriptor 3 and writes to 4; another process puts them there, as forking with JAX around is unsafe.
-START = "import os, sys; r, w = (os.dup(int(n)) for n in sys.argv[1:3]); os.dup2(r, 3); os.dup2(w, 4); os.execv(sys.argv[3], sys.argv[3:])"
+START = """import os, sys
+theirs = [os.dup(int(number)) for number in sys.argv[1:3]]
+for descriptor, place in zip(theirs, (3, 4)):
+    os.dup2(descriptor, place)
+    os.set_inheritable(place, True)
+os.execv(sys.argv[3], sys.argv[3:])"""
 
 
 class Browser:

@@ -1,8 +1,8 @@
 """From a log to a corrected estimate: against the calls it stands for, and on logs that are not what they are said to be."""
 
 import dataclasses
+import importlib
 import itertools
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -220,10 +220,23 @@ def test_batches_are_not_yet_followed_and_it_says_so():
 
 
 def test_a_log_too_long_to_simulate(monkeypatch):
-    monkeypatch.setattr(sys.modules["jaxbias.debias"], "LONGEST", 30)  # the room, which the function of its name hides
+    monkeypatch.setattr(importlib.import_module("jaxbias.debias"), "LONGEST", 30)
     found = quick(log_of())
     assert found.table.reasons["mean_matching"].startswith("the log has 40 rows; allowed: 30, as it simulates thousands of")
     assert (found.bias, found.recommended.method, found.trusted) == (None, "confidence_sequence", False)
+
+
+def test_what_would_take_many_minutes_is_left_out_unless_asked_for(monkeypatch):
+    room = importlib.import_module("jaxbias.debias")  # which the function of its name hides
+    history = jb.simulate(jax.random.key(0), jb.Thompson(), FAMILY, [1.0, 0.5, 0.0], num_steps=40)
+    assert room._too_slow(history, jb.Thompson()) == {}
+    monkeypatch.setattr(room, "INTEGRALS", 359)  # 40 steps of 3 arms are 360
+    reason = "steps x arms^2 is 360; allowed with Thompson unless the method is asked for by name: 359, a minute"
+    assert room._too_slow(history, jb.Thompson()) == {"conditional_mle": reason}
+    assert room._too_slow(history, jb.LilUCB()) == {}
+    assert quick(frame_of(history), jb.Thompson(), methods=None).table.reasons == {"conditional_mle": reason}
+    asked = quick(frame_of(history), jb.Thompson(), methods=["sample_mean", "conditional_mle"])
+    assert asked.table.reasons == {}
 
 
 def test_noise_is_fitted_first():

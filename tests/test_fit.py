@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
+from scipy.stats import binom
 
 import jaxbias as jb
 from jaxbias import fit as room
@@ -140,3 +142,22 @@ def test_a_batch_is_refused():
     batch = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], num_steps=5, num_trials=3)
     with pytest.raises(ValueError, match=r"history has arms of shape \(3, 5\); allowed: \(steps,\), one log"):
         jb.check_fit(jax.random.key(0), batch, jb.Greedy())
+
+
+@pytest.mark.parametrize(
+    ("count", "hits", "predicted"), [(40, 8, 0.0007), (10, 10, 0.3), (12, 0, 0.3), (9, 3, 1 / 3), (5, 0, 1.0)]
+)
+def test_the_p_value_of_a_small_row_is_a_bound(count, hits, predicted):
+    row = room.CalibrationRow(0.0, 1.0, count, predicted, hits / count, np.sqrt(predicted * (1 - predicted) / count))
+    exact = binom(count, predicted)
+    tail = exact.sf(hits - 1) if hits / count > predicted else exact.cdf(hits)
+    assert min(1.0, 2 * tail) <= room._row_p_value(row) + 1e-12
+    divergence = scipy.special.rel_entr([hits / count, 1 - hits / count], [predicted, 1 - predicted]).sum()
+    assert room._row_p_value(row) == pytest.approx(min(1.0, 2 * np.exp(-count * divergence)), abs=1e-12)
+
+
+def test_a_row_of_few_cases_can_give_a_log_away():
+    """Rows too small for a Normal are what a log of another policy fills."""
+    history = jb.simulate(jax.random.key(0), jb.Uniform(), jb.Normal(), [1.0, 0.5, 0.0], num_steps=60)
+    found = jb.check_fit(jax.random.key(1), history, jb.Thompson(sigma=0.2))
+    assert found.calibration_p_value < 1e-6

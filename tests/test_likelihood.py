@@ -45,3 +45,16 @@ def test_forced_pulls_have_no_term():
     forced = jnp.array([True, True, False, True])
     found = selection_log_probs(jb.Greedy(tau=1.0), arms, rewards, forced, 2)
     np.testing.assert_allclose(found, [0.0, 0.0, jax.nn.log_softmax(jnp.array([0.1, 0.5]))[1], 0.0], rtol=1e-6)
+
+
+def test_steps_in_blocks_give_the_same(monkeypatch):
+    """Of many arms, few steps at a time: an integral for each would not fit in memory together."""
+    from jaxbias import likelihood
+
+    history = jb.simulate(jax.random.key(0), jb.Thompson(), jb.Normal(), [1.0, 0.5, 0.0], num_steps=20)
+    found = []
+    for cubes in (2**19, 27 * 6, 1):  # all at once, six at a time, one at a time
+        monkeypatch.setattr(likelihood, "CUBES_AT_ONCE", cubes)
+        found.append(likelihood.choice_log_probs(jb.Thompson(), history.arms, history.rewards, 3))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-5)

@@ -9,6 +9,7 @@ import jaxbias as jb
 
 PACKAGE = Path(jb.__file__).parent
 FLOW = [  # each room imports only from rooms above it
+    "files",
     "settings",
     "layout",
     "compiling",

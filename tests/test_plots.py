@@ -1,6 +1,7 @@
 """The pictures: what is drawn is what was found, whatever the labels, the size of the log, or the numbers in it."""
 
 import re
+import sys
 import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -19,7 +20,7 @@ HOSTILE = (
     "a & b \"quoted\" 'twice'",
     "$x^2$ and $",
     "emoji 👩‍🔬 🦄",
-    "two\nlines\tand a tab",
+    "two\nlines\tand tab",
     "עברית ثم عربي",
     "x" * 300,
     "turned \u202etxt.exe",
@@ -63,7 +64,7 @@ def make_fit(**changed):
 
 
 def artists(figure, gid):
-    return [part for part in figure.findobj(lambda part: part.get_gid() == gid)]
+    return figure.findobj(lambda part: part.get_gid() == gid)
 
 
 def line(figure, gid):
@@ -139,7 +140,7 @@ def test_what_has_not_converged_is_hollow():
     np.testing.assert_array_equal(line(figure, "believed sample_mean")[0], [1.0, 3.0])
     (hollow,) = artists(figure, "doubtful sample_mean")
     assert hollow.get_markerfacecolor() == canvas.PAPER
-    assert "hollow: not to be believed" in texts_of(svg_of(figure)[1])
+    assert "hollow: doubtful" in texts_of(svg_of(figure)[1])
 
 
 def test_infinite_ends_are_arrows_and_missing_estimates_are_left_out():
@@ -192,7 +193,7 @@ def test_a_batch_of_logs_is_refused(unchecked):
         plot_estimates(table)
     with pytest.raises(ValueError, match=r"^history has arms of shape \(2, 4\); allowed: one log"):
         plot_running_means(jb.History(arms=np.zeros((2, 4), int), rewards=np.zeros((2, 4)), num_arms=1))
-    with pytest.raises(ValueError, match="^labels has 2 labels; allowed: 3, one for each arm"):
+    with pytest.raises(ValueError, match=r"^labels has 2 labels; allowed: 3, one for each arm"):
         plot_estimates(make_table(), ["a", "b"])
 
 
@@ -286,13 +287,13 @@ def test_the_fit_shows_the_log_among_redraws():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (dict(verdict="impossible", log_prob=-np.inf, impossible=3, p_value=0.0), "the log: −∞"),
+        (dict(verdict="impossible", log_prob=-np.inf, impossible=3, p_value=0.0), "the log: -∞"),
         (
             dict(verdict="nothing to check", choices=0, calibration=(), simulated=np.zeros(200), deviation=0.0, log_prob=0.0),
             "nothing to check",
         ),
         (dict(deviation=0.0, expected=0.0, log_prob=0.0, simulated=np.zeros(200)), "the log"),
-        (dict(deviation=0.0, expected=-0.0, log_prob=-np.inf, simulated=np.zeros(200), verdict="impossible"), "the log: −∞"),
+        (dict(deviation=0.0, expected=-0.0, log_prob=-np.inf, simulated=np.zeros(200), verdict="impossible"), "the log: -∞"),
     ],
 )
 def test_a_fit_at_its_edges_is_drawn(changed, words):
@@ -315,7 +316,7 @@ def test_hostile_labels_are_text_and_nothing_else(picture):
 
 def test_labels_are_drawn_as_they_are_and_not_as_mathematics():
     texts = texts_of(svg_of(plot_bias(ArmBias(np.zeros(12), np.zeros(12), np.ones(12), 2048), HOSTILE))[1])
-    for words in ("$x^2$ and $", "emoji 👩‍🔬 🦄", "two lines and a tab", "<script>…/script>", "עברית ثم عربي"):
+    for words in ("$x^2$ and $", "emoji 👩‍🔬 🦄", "two lines and tab", "<script>a…/script>", "עברית ثم عربي"):
         assert words in texts
     assert all(len(words) <= 60 for words in texts)
 
@@ -372,10 +373,13 @@ def test_names_do_not_collide_on_one_page():
 def test_drawing_leaves_matplotlib_as_it_was(picture):
     import matplotlib
 
-    before, pyplot = matplotlib.rcParams.copy(), "matplotlib.pyplot" in __import__("sys").modules
+    def settings():  # to look at the backend is to choose one
+        return {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}
+
+    before, pyplot = settings(), "matplotlib.pyplot" in sys.modules
     svg_of(picture(["a", "b"]))
-    assert dict(matplotlib.rcParams) == dict(before)
-    assert ("matplotlib.pyplot" in __import__("sys").modules) == pyplot
+    assert settings() == before
+    assert ("matplotlib.pyplot" in sys.modules) == pyplot
 
 
 def test_a_notebook_shows_the_figure(picture):
@@ -393,7 +397,7 @@ def test_matplotlib_is_behind_one_file():
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"^drawing needs matplotlib; it comes with pip install 'jaxbias\[cli\]'"):
         plot_fit(make_fit())
 

@@ -1,7 +1,6 @@
 """`jaxbias debias` and `jaxbias examples`: from a log to a corrected estimate."""
 
 import dataclasses
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import POLICY_SETTINGS, Json, Seed, make_key, with_policy_options
 from jaxbias.config import COLUMNS, read_config, write_config
 from jaxbias.examples import DEFAULT, list_examples, load_example
+from jaxbias.files import PLACE, can_be_written
 from jaxbias.naming import FIT, FamilyName, Opening, PolicyName, build_family, build_policy, describe
 
 NOT_TRUSTED = 1  # exit code: estimated, but not to be trusted
@@ -105,8 +105,7 @@ def debias(
     words |= dict(separator=separator, decimal=decimal, columns=columns)
     source, beside = _source(log, example, config)
     settings = _merge(beside, given, {name: value for name, value in words.items() if value not in (None, [], {})})
-    if out is not None:
-        _check_writable(out)
+    _check_writable({"--report": out, "--save-config": save_config})
     with _progress(quiet) as tell:
         tell("loading JAX")
         use_cache()
@@ -124,6 +123,8 @@ def debias(
 def _source(log: str | None, example: str | None, config: Path | None) -> tuple[Any, dict[str, Any]]:
     """What to read, and the settings beside it."""
     beside = {} if config is None else read_config(config)
+    if log == "":
+        raise ValueError("LOG is empty; allowed: a path, or - for standard input")
     if log is not None:
         if example is not None:
             raise ValueError(f"--example is {example!r} and LOG is {log!r}; allowed: one of them")
@@ -193,9 +194,11 @@ def _saved(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value != [ESTIMATE]}
 
 
-def _check_writable(out: Path) -> None:
-    if out.is_dir() or not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise ValueError(f"--report is {str(out)!r}; allowed: a file in a folder that exists and can be written to")
+def _check_writable(files: dict[str, Path | None]) -> None:
+    """Before the work, not after it."""
+    for option, out in files.items():
+        if out is not None and not can_be_written(out):
+            raise ValueError(f"{option} is {str(out)!r}; allowed: {PLACE}")
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Logs out: one pull a row."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from jaxbias.files import written_whole
 
 if TYPE_CHECKING:
     from jaxbias.history import History
@@ -29,13 +30,8 @@ def write_log(history: "History", out: Path, labels: Sequence[str] | None = None
     if not out.name.endswith(SUFFIXES):
         raise ValueError(f"out is {str(out)!r}; allowed: a file that ends in {', '.join(SUFFIXES)}")
     frame = _frame(history, labels)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with temporary.open("xb") as file:
-            _write_frame(frame, file, out.name)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(out) as temporary, temporary.open("xb") as file:
+        _write_frame(frame, file, out.name)
 
 
 def _frame(history: "History", labels: Sequence[str] | None) -> Any:

@@ -17,18 +17,18 @@ import numpy as np
 # Colours that the colour-blind can tell apart (after Okabe and Ito, 2008), darkened to 4.5 : 1 on white as labels have them too.
 # None is black, which matplotlib leaves out of an SVG.
 INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#fefefe"
-SERIES = ("#0072b2", "#c04f00", "#007a5a", "#a9527f", "#8a6100", "#4c50a8", "#2b7893", "#666a00")
+SERIES = ("#0072b2", "#b84c00", "#007a5a", "#a9527f", "#8a6100", "#4c50a8", "#2b7893", "#666a00")
 COLOURS = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper", **{value: f"c{i + 1}" for i, value in enumerate(SERIES)}}
 STYLE = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a label may have dollar signs in it
-    "font.size": 9.5,
+    "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
-    "axes.titlesize": 10,
+    "axes.titlesize": 10.5,
     "axes.titlelocation": "left",
     "axes.axisbelow": True,
     "grid.color": GRID,
@@ -56,12 +56,13 @@ def drawing(**settings: Any) -> Iterator[None]:
         import matplotlib
     except ModuleNotFoundError as error:
         raise ImportError("drawing needs matplotlib; it comes with pip install 'jaxbias[cli]'") from error
-    with matplotlib.rc_context({**STYLE, **settings}), warnings.catch_warnings():
+    style: Any = {**STYLE, **settings}
+    with matplotlib.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # the reader's fonts have it, whatever ours do
         yield
 
 
-def new_figure(height: float) -> Any:
+def new_figure(height: float | int) -> Any:
     """An empty figure, its height in points."""
     from matplotlib.figure import Figure
 

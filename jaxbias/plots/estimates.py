@@ -44,7 +44,7 @@ def plot_estimates(
     labels: Sequence[str] | None = None,
     *,
     recommended: str | None = None,
-    truth: ArrayLike | None = None,
+    truth: ArrayLike | Sequence[float] | None = None,
 ) -> "matplotlib.figure.Figure":
     """What every method says of every arm, with its interval; hollow where it is not to be believed.
 
@@ -90,9 +90,10 @@ def _ends(estimate: Estimate, arms: np.ndarray) -> np.ndarray:
 
 
 def _limits(all_ends: list[np.ndarray], recommended: bool) -> tuple[float, float]:
-    """What the axis shows: every mean and all of the first method's intervals; of wider ones half as much again on each side."""
+    """What the axis shows: all of the recommended method's intervals, and of the others as much again at most, so that one
+    that is far off does not make the picture of all."""
     ends = np.concatenate([part.ravel() for part in all_ends])
-    inner = np.append([part[0] for part in all_ends], all_ends[0]) if recommended else ends
+    inner = all_ends[0].ravel() if recommended else ends
     inner, ends = inner[np.isfinite(inner)], ends[np.isfinite(ends)]
     if not len(inner):
         return 0.0, 1.0
@@ -139,7 +140,7 @@ def _add_legend(figure: Any, axes: Any, methods: list[str], recommended: str | N
         handles += axes.plot([], [], **look, label=f"{method} (recommended)" if first else method)
     if not all(np.all(table.estimates[method].converged) for method in methods):
         hollow = {"marker": "o", "markersize": 5, "color": MUTED, "markerfacecolor": PAPER, "linestyle": ""}
-        handles += axes.plot([], [], **hollow, label="hollow: not to be believed")
+        handles += axes.plot([], [], **hollow, label="hollow: doubtful")
     if truth:
         handles += axes.plot([], [], color=INK, linewidth=1.2, linestyle=DASHED, label="true mean")
     figure.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.8, columnspacing=1.2, borderpad=0)

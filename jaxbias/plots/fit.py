@@ -58,13 +58,14 @@ def _draw_totals(axes: Any, fit: PolicyFit) -> None:
     at_log = {"color": SERIES[1], "transform": axes.get_xaxis_transform()}
     if np.isfinite(fit.log_prob):
         axes.plot([fit.log_prob] * 2, [0, 0.92], **at_log, linewidth=2, gid="log")
-        axes.text(fit.log_prob, 0.94, "the log", **at_log, ha="center")
+        side = "left" if fit.log_prob < simulated.min() else "right" if fit.log_prob > simulated.max() else "center"
+        axes.text(fit.log_prob, 0.94, "the log", **at_log, ha=side)
     else:
         where = {"color": SERIES[1], "transform": axes.transAxes}
         axes.plot([0.02], [0.9], **where, marker="<", markersize=6, linestyle="", gid="log")
-        axes.text(0.07, 0.9, "the log: −∞", **where, va="center")
+        axes.text(0.07, 0.9, "the log: -∞", **where, va="center")
     axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
-    axes.locator_params(axis="x", nbins=4)
+    axes.locator_params(axis="x", nbins=3 if abs(fit.expected) < 1000 else 2)  # long numbers stand in each other's way
 
 
 def _draw_calibration(axes: Any, fit: PolicyFit) -> None:

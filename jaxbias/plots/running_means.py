@@ -58,7 +58,7 @@ def plot_running_means(
         for arm in arms:
             _draw_mean(above, np.flatnonzero(chosen == arm), rewards, {**looks[arm], "gid": f"arm {arm}"})
         if estimate is not None:
-            _draw_estimate(above, estimate, [arm for arm in arms if looks[arm]["color"] != MUTED], looks, len(chosen))
+            _draw_estimate(above, estimate, [arm for arm, look in looks.items() if look["color"] != MUTED], looks, len(chosen))
         arm_axis(below, [names[arm] for arm in arms], np.arange(len(arms), dtype=float), 1.0)
         _draw_choices(below, chosen, arms, looks)
         above.set_ylabel("sample mean so far")

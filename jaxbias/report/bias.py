@@ -1,12 +1,12 @@
 """What `jaxbias simulate` prints."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from jaxbias.files import PLACE, can_be_written
 from jaxbias.report.common import figure, make_console, make_table, say
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def count_logged(out: Path | None, log_trials: int | None, trials: int) -> int:
         return 0
     if not out.name.endswith(SUFFIXES):
         raise ValueError(f"--out is {str(out)!r}; allowed: a file that ends in {', '.join(SUFFIXES)}")
-    if out.is_dir() or not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise ValueError(f"--out is {str(out)!r}; allowed: a file in a folder that exists and can be written to")
+    if not can_be_written(out):
+        raise ValueError(f"--out is {str(out)!r}; allowed: {PLACE}")
     if log_trials is not None and not 1 <= log_trials <= trials:
         raise ValueError(f"--log-trials is {log_trials}; allowed: 1 to {trials}, the number of --trials")
     return min(LOG_TRIALS, trials) if log_trials is None else log_trials

@@ -48,7 +48,7 @@ def figure(console: Console | None, value: float, stderr: float) -> str:
     if not math.isfinite(value):
         return f"{value}"
     if not (math.isfinite(stderr) and stderr > 0):
-        return f"{value:.4f}"
+        return f"{value:.4g}"
     decimals = min(max(1 - math.floor(math.log10(stderr)), 0), 8)
     sign = "+/-" if console is not None and console.options.ascii_only else "±"
     return f"{value:.{decimals}f} {sign} {stderr:.{decimals}f}"

@@ -96,12 +96,15 @@ def _print_main(console: Console, analysis: "Analysis") -> None:
 
 
 def _print_methods(console: Console, analysis: "Analysis") -> None:
-    table = make_table("Every method", "arm", "method", "estimate", f"{100 * analysis.table.level:g}% interval", "")
+    table = make_table(
+        "Every method (> the recommended one)", "arm", "method", "estimate", f"{100 * analysis.table.level:g}% interval", ""
+    )
     for column in (0, 1, 4):
         table.columns[column].justify = "left"
+    table.columns[1].no_wrap = True
     for arm, label in enumerate(analysis.labels):
         for number, (method, estimate) in enumerate(analysis.table.estimates.items()):
-            marks = ["recommended"] if method == analysis.recommended.method else []
+            marks = [">"] if method == analysis.recommended.method else []
             marks += ["*"] if analysis.status(method, arm) != "converged" else []
             table.add_row("" if number else _shown(label), method, *_cells(console, estimate, arm), " ".join(marks))
         table.add_section()
