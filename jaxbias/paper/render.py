@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import jaxbias as jb
+from jaxbias.files import written_whole
 from jaxbias.page import number
 from jaxbias.paper.run import Reproduction
 from jaxbias.paper.spec import FAR, Outcome, Spec
-from jaxbias.paper.store import write_bytes, write_text
 from jaxbias.plots import to_png, to_svg
 
 COLUMNS: tuple[str, ...] = ("row", "column", "paper", "ours", "stderr", "sigmas", "verdict", "why", "trials")
@@ -31,15 +31,20 @@ def write_reproduction(found: Reproduction, folder: str | Path, *, command: str 
         (folder / name).mkdir(parents=True, exist_ok=True)
     for spec in found.specs:
         cells = found.outcomes[spec.name]
-        write_text(folder / "tables" / f"{spec.name}.csv", to_csv(cells))
-        write_text(folder / "tables" / f"{spec.name}.md", to_markdown(spec, cells))
+        _write(folder / "tables" / f"{spec.name}.csv", to_csv(cells))
+        _write(folder / "tables" / f"{spec.name}.md", to_markdown(spec, cells))
         if spec.draw is not None:
             picture = spec.draw(found.results)
-            write_bytes(folder / "figures" / f"{spec.name}.png", to_png(picture))
-            write_text(folder / "figures" / f"{spec.name}.svg", to_svg(picture, title=spec.title, salt=spec.name) + "\n")
+            _write(folder / "figures" / f"{spec.name}.png", to_png(picture))
+            _write(folder / "figures" / f"{spec.name}.svg", to_svg(picture, title=spec.title, salt=spec.name) + "\n")
     page = folder / "index.html"
-    write_text(page, render_page(found, command))
+    _write(page, render_page(found, command))
     return page
+
+
+def _write(out: Path, content: str | bytes) -> None:
+    with written_whole(out) as path:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def to_rows(cells: tuple[Outcome, ...]) -> list[dict[str, Any]]:

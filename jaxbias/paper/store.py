@@ -1,7 +1,6 @@
 """Finished experiments in a folder: a file for each, there whole or not at all, read again by the next run."""
 
 import json
-import os
 import zlib
 from functools import cache
 from pathlib import Path
@@ -10,23 +9,9 @@ from typing import Any
 import numpy as np
 
 import jaxbias as jb
+from jaxbias.files import written_whole
 from jaxbias.paper import experiments
 from jaxbias.paper.experiments import Experiment, Figure, Result
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file at once: who reads it sees the old one or the new one."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """As `write_text`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _head(experiment: Experiment, seed: int, trials: int | None) -> dict[str, Any]:
@@ -52,7 +37,9 @@ def save(folder: Path, experiment: Experiment, seed: int, trials: int | None, re
         name: {"value": np.asarray(value, np.float64).tolist(), "stderr": np.asarray(stderr, np.float64).tolist()}
         for name, (value, stderr) in result.figures.items()
     }
-    write_text(path_of(folder, experiment), json.dumps({**_head(experiment, seed, trials), "figures": figures}) + "\n")
+    content = json.dumps({**_head(experiment, seed, trials), "figures": figures}) + "\n"
+    with written_whole(path_of(folder, experiment)) as path:
+        path.write_text(content)
 
 
 def load(folder: Path, experiment: Experiment, seed: int, trials: int | None) -> Result | None:
