@@ -182,6 +182,11 @@ def test_rewards_of_0_and_1_are_bernoulli():
             "family.sigma is None and every arm's rewards are all the same",
         ),
         (
+            dict(arm=["A", "A"], reward=[1e308, -1e308]),
+            dict(family=None),
+            "family.sigma is None and the rewards are too large to be squared",
+        ),
+        (
             dict(arm=["A", "B"], reward=[1.0, 2.0]),
             dict(family=jb.Bernoulli()),
             "history.rewards is 2.0 at step 1, which Bernoulli",
