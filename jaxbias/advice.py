@@ -14,6 +14,7 @@ from jaxbias.policies import Uniform
 
 CLEAR = 3  # standard errors from 0 before a sign is called a finding: chance does that once in 370 times
 LONGEST = 80  # characters of a label in a sentence: many begin and end alike
+ALMOST_ALL = 0.95  # of an arm's pulls: weights that leave more are not worth a word
 MOST_NAMED = 5  # arms in a sentence
 FEW_PULLS = 5  # below this an arm's interval says little, and the words say so
 # In order of what was measured: bias left, error and coverage over the settings of the paper (README).
@@ -58,16 +59,25 @@ def _why(method: str, table: Comparison, labels: tuple[str, ...]) -> str:
         parts[0] = "it needs the policy and neither noise in its choices nor a record of their probabilities"
     pulled = table.pulls[table.pulls > 0]
     few = [labels[arm] for arm in np.flatnonzero((table.pulls > 0) & (table.pulls < FEW_PULLS))]
-    parts.append(f"it converged for every arm; the least pulled has {pulled.min():,} pulls" + _caution(few))
+    parts.append(f"it converged for every arm; the least pulled has {count_pulls(pulled.min())}" + _caution(few))
     weighting = table.estimates.get("propensity_weighting")
     if weighting is not None:
         effective = np.asarray(weighting.diagnostics["effective_sample_size"])[table.pulls > 0]
         worst = int(np.argmin(effective / pulled))
         label = labels[np.flatnonzero(table.pulls > 0)[worst]]
-        parts.append(
-            f"propensity weighting would make the {pulled[worst]:,} pulls of {quote(label)} worth {_count(effective[worst])}"
-        )
+        if effective[worst] < ALMOST_ALL * pulled[worst]:
+            pulls = f"the {count_pulls(pulled[worst])} of {quote(label)}"
+            parts.append(f"propensity weighting would make {pulls} worth {_count(effective[worst])}")
     return "; ".join(parts)
+
+
+def count_pulls(pulls: Any) -> str:
+    """In words.
+
+    >>> count_pulls(1), count_pulls(1234)
+    ('1 pull', '1,234 pulls')
+    """
+    return f"{pulls:,} pull" + ("" if pulls == 1 else "s")
 
 
 def _count(effective: float) -> str:

@@ -146,8 +146,9 @@ def _sigma_of(history: History) -> float:
     summary = summarise(check_history(history))
     freedom = np.maximum(np.asarray(summary.pulls) - 1, 0)
     squares = np.nansum(np.square(np.asarray(summary.deviation)) * freedom)
-    if freedom.sum() == 0 or not squares > 0:
-        what = "no arm was pulled twice" if freedom.sum() == 0 else "every arm's rewards are all the same"
+    if freedom.sum() == 0 or not 0 < squares < np.inf:
+        same = "every arm's rewards are all the same" if squares == 0 else "the rewards are too large to be squared"
+        what = "no arm was pulled twice" if freedom.sum() == 0 else same
         raise ValueError(f"family.sigma is None and {what}; allowed: a standard deviation, where the log does not tell it")
     return float(np.sqrt(squares / freedom.sum()))
 

@@ -200,7 +200,7 @@ def _calibrate(probs: np.ndarray, arms: np.ndarray) -> tuple[CalibrationRow, ...
 
 def _worst(rows: tuple[CalibrationRow, ...]) -> float:
     """The p-value of the row that is furthest off, for as many rows as could have been it."""
-    return min(1.0, len(rows) * min((_row_p_value(row) for row in rows), default=1.0))
+    return min([1.0, *(len(rows) * _row_p_value(row) for row in rows)])
 
 
 def _row_p_value(row: CalibrationRow) -> float:

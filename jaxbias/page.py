@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import jaxbias as jb
-from jaxbias.advice import NEEDS_NO_POLICY, doubt_sentence, fit_sentence, name_some, sentences
+from jaxbias.advice import NEEDS_NO_POLICY, count_pulls, doubt_sentence, fit_sentence, name_some, sentences
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Estimate
 from jaxbias.files import written_whole
@@ -252,7 +252,7 @@ def _repeat(analysis: Analysis, command: str | None) -> dict[str, str]:
     said = {
         "command": "" if command is None else plain_text(command),
         "seed": "" if analysis.seed is None else str(analysis.seed),
-        "log": f"{plain_text(analysis.log.name)}, {analysis.log.history.num_steps:,} pulls of {len(analysis.labels)} arms",
+        "log": f"{plain_text(analysis.log.name)}, {count_pulls(analysis.log.history.num_steps)}, arms: {len(analysis.labels)}",
         "policy": "not given" if analysis.policy is None else _settings(analysis.policy),
         **fitted,
         "family": _settings(analysis.family),

@@ -182,6 +182,11 @@ def test_rewards_of_0_and_1_are_bernoulli():
             "family.sigma is None and every arm's rewards are all the same",
         ),
         (
+            dict(arm=["A", "A"], reward=[1e308, -1e308]),
+            dict(family=None),
+            "family.sigma is None and the rewards are too large to be squared",
+        ),
+        (
             dict(arm=["A", "B"], reward=[1.0, 2.0]),
             dict(family=jb.Bernoulli()),
             "history.rewards is 2.0 at step 1, which Bernoulli",
@@ -308,3 +313,21 @@ def test_the_simulated_example_is_the_simulation_it_says():
     np.testing.assert_array_equal(log.history.arms, history.arms)
     np.testing.assert_array_equal(log.history.rewards.astype(np.float32), history.rewards)
     assert repr(policy) == "LilUCB(beta=1.0, epsilon=0.01, delta=0.005, tau=0.2, ties='random')"
+
+
+def test_the_bias_is_the_same_however_many_trials_are_simulated_together(monkeypatch):
+    """Four at a time, most of the spread is between the parts."""
+    room = importlib.import_module("jaxbias.estimators.bias_at")
+    history = jb.simulate(jax.random.key(0), jb.Greedy(), FAMILY, [1.0, 0.75], num_steps=16)
+    whole = jb.bias_at(KEY, history, jb.Greedy(), FAMILY, [1.0, 0.75], num_trials=2048)
+    monkeypatch.setattr(room, "AT_ONCE", 4)
+    parts = jb.bias_at(KEY, history, jb.Greedy(), FAMILY, [1.0, 0.75], num_trials=2048)
+    np.testing.assert_allclose(parts.bias, whole.bias, rtol=1e-4)
+    np.testing.assert_allclose(parts.stderr, whole.stderr, rtol=1e-4)
+
+
+def test_the_margin_of_confidence_sequences_is_between_their_ends(whole):
+    sequence = whole.table.estimates["confidence_sequence"]
+    best = advice.best_arm(sequence, 0.95)
+    assert best.lower == pytest.approx(float(sequence.lower[best.arm] - sequence.upper[best.runner_up]))
+    assert best.upper == pytest.approx(float(sequence.upper[best.arm] - sequence.lower[best.runner_up]))

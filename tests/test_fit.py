@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from scipy.stats import binom
 
 import jaxbias as jb
@@ -161,3 +162,12 @@ def test_a_row_of_few_cases_can_give_a_log_away():
     history = jb.simulate(jax.random.key(0), jb.Uniform(), jb.Normal(), [1.0, 0.5, 0.0], num_steps=60)
     found = jb.check_fit(jax.random.key(1), history, jb.Thompson(sigma=0.2))
     assert found.calibration_p_value < 1e-6
+
+
+def test_the_worst_row_counts_for_as_many_as_there_are():
+    even = room.CalibrationRow(0.4, 0.6, 1000, 0.5, 0.5, np.sqrt(0.25 / 1000))
+    off = even._replace(chosen=0.45)
+    assert room._row_p_value(off) == pytest.approx(scipy.stats.norm.sf(0.05 / off.stderr) * 2)
+    assert room._worst((even, off, even)) == pytest.approx(3 * room._row_p_value(off))
+    assert room._worst(()) == 1.0
+    assert room._worst((even, even)) == 1.0

@@ -14,7 +14,7 @@ from browser import BROWSER, Browser
 
 import jaxbias as jb
 from jaxbias.advice import sentences
-from jaxbias.page import NONE, decimals, number, render_report, write_report
+from jaxbias.page import NONE, _shared, decimals, number, render_report, write_report
 
 METHODS = ("sample_mean", "propensity_weighting", "mean_matching", "confidence_sequence")
 POLICY, FAMILY = jb.LilUCB(tau=0.5), jb.Normal(sigma=1.0)
@@ -338,3 +338,9 @@ def test_the_browser_tells_what_a_page_asks_for(browser, tmp_path):
     assert len(browser.fetched) == 2
     assert len(browser.complaints) >= 1
     assert browser.ask("document.title") == "taken"
+
+
+def test_figures_of_like_errors_have_the_same_decimals():
+    np.testing.assert_array_equal(_shared([0.2, 0.05, np.nan, 0.1]), [0.05] * 4)
+    np.testing.assert_array_equal(_shared([0.2, 0.001]), [0.2, 0.001])
+    np.testing.assert_array_equal(_shared([np.nan, 0.0]), [np.nan, 0.0])

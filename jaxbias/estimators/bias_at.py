@@ -1,5 +1,6 @@
 """How wrong the sample means of a log like this one are on average, if the true means are these: by simulation."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,7 +32,13 @@ class ArmBias(NamedTuple):
 
 
 def bias_at(
-    key: PRNGKeyArray, history: History, policy: Policy, family: Family, mean: ArrayLike, *, num_trials: int = 2**14
+    key: PRNGKeyArray,
+    history: History,
+    policy: Policy,
+    family: Family,
+    mean: ArrayLike | Sequence[float],
+    *,
+    num_trials: int = 2**14,
 ) -> ArmBias:
     """Simulates logs like this one, forced where it was, at the given means; an arm's average is over trials that pulled it.
 

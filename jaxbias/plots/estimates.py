@@ -69,7 +69,8 @@ def plot_estimates(
     ends = {method: _ends(table.estimates[method], arms) for method in methods}
     pitch = float(np.clip(HEIGHT / (len(arms) * len(methods)), *PITCH))
     group = len(methods) * pitch + 8
-    words = [f"{names[arm]}\n{pulls[arm]:,} pulls" if group > 24 else names[arm] for arm in arms]
+    counts = [f"{count:,} {'pull' if count == 1 else 'pulls'}" for count in pulls]
+    words = [f"{names[arm]}\n{counts[arm]}" if group > 24 else names[arm] for arm in arms]
     with drawing():
         figure = new_figure(len(arms) * group + 60 + 13 * (len(methods) // 2 + 1))
         axes, tops = figure.subplots(), group * np.arange(len(arms))

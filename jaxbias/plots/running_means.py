@@ -85,8 +85,9 @@ def _draw_mean(axes: Any, steps: np.ndarray, rewards: np.ndarray, look: dict[str
     if not len(steps):
         return
     means = np.cumsum(rewards[steps]) / np.arange(1, len(steps) + 1)
+    start = {"drawstyle": "steps-post", "marker": ".", "markersize": 3, "markevery": [0]}  # one pull alone is a point
     kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), POINTS)).round().astype(int))
-    axes.plot(np.append(steps[kept] + 1, len(rewards)), np.append(means[kept], means[-1]), drawstyle="steps-post", **look)
+    axes.plot(np.append(steps[kept] + 1, len(rewards)), np.append(means[kept], means[-1]), **start, **look)
 
 
 def _draw_estimate(axes: Any, estimate: Estimate, arms: list[int], looks: dict[int, dict[str, Any]], steps: int) -> None:

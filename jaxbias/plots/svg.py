@@ -22,7 +22,7 @@ def to_svg(figure: Any, *, title: str, salt: str) -> str:
 
     >>> import jax, jaxbias as jb
     >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
-    >>> to_svg(jb.plot_running_means(history), title="Running means", salt="running")[:38]
+    >>> to_svg(jb.plot_running_means(history), title="Running means", salt="running")[:39]
     '<svg xmlns="http://www.w3.org/2000/svg"'
     """
     file = io.StringIO()
