@@ -34,16 +34,23 @@ def write_report(analysis: Analysis, out: str | Path, *, command: str | None = N
         temporary.write_text(render_report(analysis, command), encoding="utf-8", newline="\n")
 
 
-def render_report(analysis: Analysis, command: str | None = None) -> str:
-    """The page as text; the same analysis gives the same text."""
+def render_template(template: str, **values: Any) -> str:
+    """A page of the package, with everything that is put into it escaped."""
     try:
         import jinja2
     except ModuleNotFoundError as error:
         raise ImportError("writing a report needs jinja2; it comes with pip install 'jaxbias[cli]'") from error
-    source = resources.files("jaxbias").joinpath("templates/report.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    folder = resources.files("jaxbias") / "templates"
+    loader = jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8"))
+    options: dict[str, Any] = dict(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return jinja2.Environment(loader=loader, autoescape=True, **options).get_template(template).render(**values)
+
+
+def render_report(analysis: Analysis, command: str | None = None) -> str:
+    """The page as text; the same analysis gives the same text."""
     reasons = _reasons(analysis)
-    return environment.from_string(source).render(
+    return render_template(
+        "report.html",
         name=plain_text(analysis.log.name),
         analysis=analysis,
         labels=[plain_text(label) for label in analysis.labels],

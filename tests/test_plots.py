@@ -350,7 +350,7 @@ def test_every_colour_is_a_variable_of_the_page(picture):
 
 
 def test_the_page_has_every_colour():
-    template = (Path(jb.__file__).parent / "templates" / "report.html").read_text()
+    template = (Path(jb.__file__).parent / "templates" / "style.css").read_text()
     for name in canvas.COLOURS.values():
         assert template.count(f"--{name}: #") == 2  # light and dark
 
@@ -413,7 +413,7 @@ def contrast(first, second):
 
 
 def test_every_colour_can_be_read_on_its_paper():
-    template = (Path(jb.__file__).parent / "templates" / "report.html").read_text()
+    template = (Path(jb.__file__).parent / "templates" / "style.css").read_text()
     schemes = re.findall(r":root \{(.*?)\}", template, re.S)
     assert len(schemes) == 2
     for scheme in schemes:

@@ -3,13 +3,12 @@
 import csv
 import io
 import platform
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jaxbias as jb
 from jaxbias.files import written_whole
-from jaxbias.page import number
+from jaxbias.page import number, render_template
 from jaxbias.paper.run import Reproduction
 from jaxbias.paper.spec import FAR, Outcome, Spec
 from jaxbias.plots import to_png, to_svg
@@ -137,17 +136,8 @@ def count_verdicts(found: Reproduction) -> dict[str, int]:
 
 def render_page(found: Reproduction, command: str | None) -> str:
     """The page as text."""
-    try:
-        import jinja2
-    except ModuleNotFoundError as error:
-        raise ImportError("writing the page needs jinja2; it comes with pip install 'jaxbias[cli]'") from error
     from markupsafe import Markup
 
-    folder = resources.files("jaxbias") / "templates"
-    loader = jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8"))
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     sections = [
         {
             "spec": spec,
@@ -157,7 +147,8 @@ def render_page(found: Reproduction, command: str | None) -> str:
         }
         for spec in found.specs
     ]
-    return environment.get_template("paper.html").render(
+    return render_template(
+        "paper.html",
         sections=sections,
         counts=count_verdicts(found),
         failures=found.failures,
