@@ -8,7 +8,9 @@ On several hosts every process makes the same calls with the same arguments, aft
 of them gets the whole result.
 """
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -23,6 +25,19 @@ TRIALS = "trials"  # the one axis of the mesh
 
 class LostProcess(RuntimeError):
     """Another process of this run has stopped."""
+
+
+def use_all_cores() -> None:
+    """Has JAX make one device of each core of this machine: on a CPU, one device runs a simulation on one core.
+
+    For the start of a program, as the command line does: it does nothing once JAX has computed something, nor where
+    JAX_NUM_CPU_DEVICES or XLA_FLAGS already say how many devices there are. What is computed does not change by one bit.
+    """
+    if "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(RuntimeError):  # JAX is running already, with as many as it has
+        jax.config.update("jax_num_cpu_devices", cores)
 
 
 def trial_mesh(parts: int, arguments: Any) -> Mesh | None:

@@ -143,8 +143,8 @@ def test_bad_words_about_processes(capsys, words, message):
     assert capsys.readouterr().err.startswith(f"jaxbias: {message}")
 
 
-def test_the_command_line_uses_every_core_unless_told_otherwise():
-    code = "from jaxbias.cli.processes import use_all_cores; use_all_cores(); import jax; print(len(jax.devices()))"
+def test_every_core_is_used_unless_told_otherwise():
+    code = "import jaxbias as jb; jb.use_all_cores(); import jax; print(len(jax.devices()))"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     for settings, expected in (({}, cores), ({"JAX_NUM_CPU_DEVICES": "3"}, 3)):
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", **settings}

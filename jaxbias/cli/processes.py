@@ -18,6 +18,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+import jaxbias as jb
+
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
 START = 300  # seconds that the processes wait for each other to start
 FAILED = 1  # exit code
@@ -65,7 +67,7 @@ def with_process_options(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def spread_over(processes: tuple[str, int, int] | None) -> Iterator[bool]:
     """Within it JAX has all cores and all processes; gives whether this process is the one that answers."""
-    use_all_cores()
+    jb.use_all_cores()
     if processes is None:
         yield True
         return
@@ -90,19 +92,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return str(error) if isinstance(error, OSError | RuntimeError) else "".join(traceback.format_exception(error))
-
-
-def use_all_cores() -> None:
-    """One device for each core, as one device alone runs a simulation on one core; where the user has said nothing else."""
-    if "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return
-    import jax
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        jax.config.update("jax_num_cpu_devices", cores)
-    except RuntimeError:  # JAX is running already, with as many as it has
-        return
 
 
 def _connect(coordinator: str, num_processes: int, process_id: int, aside: int) -> None:
