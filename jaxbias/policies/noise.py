@@ -79,7 +79,7 @@ def _break_ties(key: PRNGKeyArray, index: Float[Array, " arms"]) -> Int[Array, "
 
 
 @_break_ties.def_vmap
-def _break_ties_of_trials(axis_size: int, in_batched: Any, key: PRNGKeyArray, index: Array) -> tuple[Array, bool]:
+def _break_ties_of_trials(axis_size: int, in_batched: Any, key: Array, index: Array) -> tuple[Array, bool]:
     key, index = (
         leaf if batched else jnp.broadcast_to(leaf[None], (axis_size, *leaf.shape))
         for leaf, batched in zip((key, index), in_batched, strict=True)
