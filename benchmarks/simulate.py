@@ -303,7 +303,7 @@ def policy_speeds(trials: int, steps: int, repeats: int) -> dict[str, dict[str, 
 
 
 def print_comparison(rows: list[dict[str, Any]], trials: int, steps: int) -> None:
-    threads = {"jaxbias": "XLA's", "NumPy": "1", "tuned NumPy": "1", "numba": "1", "C": str(CORES)}
+    threads = {"jaxbias": str(len(jax.devices())), "NumPy": "1", "tuned NumPy": "1", "numba": "1", "C": str(CORES)}
     print(f"\nlil' UCB, {trials:,} trials of {steps:,} steps. Seconds; cpu: of all cores together, best.")
     print("jaxbias takes: its time over the other's, for the best, the median and the cpu seconds.")
     head = f"{'':8} {'threads':>7} {'compile':>8} {'best':>8} {'median':>8} {'cpu':>8} {'Msteps/s':>9}"
