@@ -45,6 +45,7 @@ def finish(process, timeout=300):
 
 @pytest.fixture(scope="module")
 def on_one_device():
+    assert len(jax.devices()) == 1
     return spread.named(spread.figures())
 
 
@@ -94,11 +95,19 @@ def test_two_processes_give_one_answer(tmp_path):
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two0.csv").read_bytes()
 
 
+MANY_TRIALS, MANY_STEPS = ["--steps", "50", "--trials", 10**9], ["--steps", "8000000", "--trials", "512"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_process_that_dies_stops_the_other_with_one_line(victim):
+@pytest.mark.parametrize(
+    ("victim", "words"),
+    [(0, MANY_TRIALS), (1, MANY_TRIALS), (0, MANY_STEPS)],
+    ids=["first", "second", "far from the next exchange"],
+)
+def test_a_process_that_dies_stops_the_other_with_one_line(victim, words):
+    """Where the other waits for it, and where it is at work on its own, so that JAX ends it from another thread."""
     port = free_port()
-    processes = [command(port, number, "--steps", "50", "--trials", 10**9) for number in (0, 1)]
+    processes = [command(port, number, *words) for number in (0, 1)]
     wait_until_busy(processes[victim])
     processes[victim].send_signal(signal.SIGKILL)
     code, out, err = finish(processes[1 - victim], timeout=90)
@@ -146,8 +155,9 @@ def test_bad_words_about_processes(capsys, words, message):
 def test_every_core_is_used_unless_told_otherwise():
     code = "import jaxbias as jb; jb.use_all_cores(); import jax; print(len(jax.devices()))"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    others = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     for settings, expected in (({}, cores), ({"JAX_NUM_CPU_DEVICES": "3"}, 3)):
-        environment = {**os.environ, "JAX_PLATFORMS": "cpu", **settings}
+        environment = {**others, "JAX_PLATFORMS": "cpu", **settings}
         run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert run.stdout == f"{expected}\n"
 
