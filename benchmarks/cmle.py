@@ -12,19 +12,15 @@ apart by more than their noise: the distance of the sample means is the scale fo
 import argparse
 import json
 import math
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from simulate import ARMS, MEAN, exponent, machine, peak_memory, print_machine, tables
+from common import exponent, finish, in_child, machine, parser, peak_memory, print_machine, timed
+from simulate import ARMS, MEAN, tables
 
 import jaxbias as jb
 
@@ -261,12 +257,6 @@ def implementations(logs: int, numpy_logs: int, divergence: bool) -> dict[str, t
     return runs
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, float, Any]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = run()
-    return time.perf_counter() - wall, time.process_time() - cpu, result
-
-
 def compare(runs: dict[str, tuple[Run, int]], history: jb.History, repeats: int) -> list[Row]:
     """Each once, with its compilation, then all in turn, so that what disturbs the machine disturbs all alike."""
     batches = {name: jax.tree.map(lambda leaf, size=size: leaf[:size], history) for name, (_, size) in runs.items()}
@@ -322,10 +312,7 @@ def long_log(steps: int, repeats: int) -> dict[str, float]:
 
 def long_log_in_child(steps: int, repeats: int) -> dict[str, float]:
     """The same in a fresh process, whose peak of memory is then its own."""
-    command = [sys.executable, __file__, "--long-log", f"--steps={steps}", f"--repeats={repeats}"]
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    child = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(child.stdout)
+    return json.loads(in_child(__file__, "--long-log", f"--steps={steps}", f"--repeats={repeats}"))
 
 
 def growth(ladder: Sequence[int], repeats: int) -> dict[str, Any]:
@@ -363,18 +350,16 @@ def print_growth(found: dict[str, Any]) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--logs", type=int, default=LOGS)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--numpy-logs", type=int, default=NUMPY_LOGS, help="logs that NumPy is timed on, one at a time")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="timed runs of each, after one to warm up")
-    parser.add_argument("--divergence", action="store_true", help=f"also Algorithm 2 in jaxbias, on {DIVERGENCE_LOGS} logs")
-    parser.add_argument("--growth", action="store_true", help="also time and memory against the steps of one log")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers there")
-    parser.add_argument("--long-log", action="store_true", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
+    options = parser(__doc__, REPEATS)
+    options.add_argument("--logs", type=int, default=LOGS)
+    options.add_argument("--steps", type=int, default=STEPS)
+    options.add_argument("--numpy-logs", type=int, default=NUMPY_LOGS, help="logs that NumPy is timed on, one at a time")
+    options.add_argument("--divergence", action="store_true", help=f"also Algorithm 2 in jaxbias, on {DIVERGENCE_LOGS} logs")
+    options.add_argument("--growth", action="store_true", help="also time and memory against the steps of one log")
+    options.add_argument("--long-log", action="store_true", help=argparse.SUPPRESS)
+    chosen = options.parse_args(arguments)
     if chosen.steps <= ARMS or chosen.repeats < 1 or not 1 <= chosen.numpy_logs <= chosen.logs:
-        parser.error(
+        options.error(
             f"allowed: --steps {ARMS + 1} or more, --repeats and --numpy-logs 1 or more, --logs no fewer than --numpy-logs"
         )
     return chosen
@@ -394,10 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.growth:
         found["growth"] = growth(STEP_LADDER, chosen.repeats)
         print_growth(found["growth"])
-    print(f"\nLoad at the end: {os.getloadavg()[0]:.2f}")
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(found, indent=2) + "\n")
+    finish(found, chosen.json)
 
 
 if __name__ == "__main__":

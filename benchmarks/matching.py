@@ -8,17 +8,15 @@ The logs are of lil' UCB without noise, five arms, Normal rewards of sigma 1, ev
 """
 
 import argparse
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cmle import LADDER_MEAN, STEP_LADDER, timed
-from simulate import ARMS, MEAN, exponent, machine, print_machine
+from cmle import LADDER_MEAN, STEP_LADDER
+from common import exponent, finish, machine, parser, print_machine, timed
+from simulate import ARMS, MEAN
 
 import jaxbias as jb
 
@@ -88,16 +86,14 @@ def print_growth(found: dict[str, Any]) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--logs", type=int, default=LOGS)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="timed runs of each, after one to warm up")
-    parser.add_argument("--growth", action="store_true", help="also time against the steps of one log")
-    parser.add_argument("--longest", type=int, default=STEP_LADDER[-1], help="where that ends")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers there")
-    chosen = parser.parse_args(arguments)
+    options = parser(__doc__, REPEATS)
+    options.add_argument("--logs", type=int, default=LOGS)
+    options.add_argument("--steps", type=int, default=STEPS)
+    options.add_argument("--growth", action="store_true", help="also time against the steps of one log")
+    options.add_argument("--longest", type=int, default=STEP_LADDER[-1], help="where that ends")
+    chosen = options.parse_args(arguments)
     if chosen.steps <= ARMS or chosen.repeats < 1 or chosen.logs < 1:
-        parser.error(f"allowed: --steps {ARMS + 1} or more, --repeats and --logs 1 or more")
+        options.error(f"allowed: --steps {ARMS + 1} or more, --repeats and --logs 1 or more")
     return chosen
 
 
@@ -110,10 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.growth:
         found["growth"] = growth([steps for steps in STEP_LADDER if steps <= chosen.longest], chosen.repeats)
         print_growth(found["growth"])
-    print(f"\nLoad at the end: {os.getloadavg()[0]:.2f}")
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(found, indent=2) + "\n")
+    finish(found, chosen.json)
 
 
 if __name__ == "__main__":

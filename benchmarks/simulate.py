@@ -9,25 +9,30 @@ sample mean with its Monte Carlo standard error, and are checked against each ot
 
 import argparse
 import ctypes
-import json
-import os
-import platform
-import resource
-import shutil
-import statistics
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from common import (
+    CORES,
+    best_of,
+    c_compiler,
+    exponent,
+    finish,
+    in_child,
+    machine,
+    median,
+    parser,
+    peak_memory,
+    print_machine,
+    timed,
+)
 
 import jaxbias as jb
 
@@ -39,7 +44,6 @@ except ImportError:
 MEAN = np.array([1.0, 0.75, 0.5, 0.38, 0.25], np.float32)
 ARMS = len(MEAN)
 CHUNK = 8192  # trials at once in NumPy: fewer and the calls cost more than the work, more and they leave the cache
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 TRIALS, STEPS, REPEATS = 100_000, 500, 5
 TRIAL_LADDER, LADDER_STEPS = (1_000, 10_000, 100_000, 1_000_000), 100
 STEP_LADDER, LADDER_TRIALS = (100, 1_000, 10_000), 2_000
@@ -198,10 +202,6 @@ def run_c(trials: int, steps: int, threads: int = CORES) -> Measured:
     return from_sums(total, square, trials)
 
 
-def c_compiler() -> str | None:
-    return shutil.which(os.environ.get("CC", "cc"))
-
-
 @cache
 def c_library() -> ctypes.CDLL:
     """simulate.c, compiled for this machine into a directory that is gone once it is loaded."""
@@ -225,12 +225,6 @@ def implementations() -> dict[str, Run]:
     if c_compiler() is not None:
         runs["C"] = run_c
     return runs
-
-
-def timed(run: Callable[[], Measured]) -> tuple[float, float, Measured]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    measured = run()
-    return time.perf_counter() - wall, time.process_time() - cpu, measured
 
 
 def compare(runs: dict[str, Run], trials: int, steps: int, repeats: int) -> list[Row]:
@@ -263,11 +257,11 @@ def comparison(rows: list[Row], trials: int, steps: int) -> list[dict[str, Any]]
             "name": row.name,
             "compile": row.compile,
             "best": min(row.wall),
-            "median": statistics.median(row.wall),
+            "median": median(row.wall),
             "cpu": min(row.cpu),
             "steps_per_second": trials * steps / min(row.wall),
             "jaxbias_takes": min(ours.wall) / min(row.wall),
-            "jaxbias_takes_median": statistics.median(ours.wall) / statistics.median(row.wall),
+            "jaxbias_takes_median": median(ours.wall) / median(row.wall),
             "jaxbias_takes_cpu": min(ours.cpu) / min(row.cpu),
             "bias": row.measured.bias.tolist(),
             "bias_stderr": row.measured.stderr.tolist(),
@@ -275,18 +269,6 @@ def comparison(rows: list[Row], trials: int, steps: int) -> list[dict[str, Any]]
         }
         for row in rows
     ]
-
-
-def best_of(run: Callable[[], Measured], repeats: int) -> tuple[float, float]:
-    """The best wall and cpu seconds, after one run to warm up."""
-    run()
-    times = [timed(run)[:2] for _ in range(repeats)]
-    return min(wall for wall, _ in times), min(cpu for _, cpu in times)
-
-
-def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """The slope of log time against log size."""
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def growth(trial_ladder: Sequence[int], step_ladder: Sequence[int], repeats: int) -> dict[str, Any]:
@@ -308,22 +290,7 @@ def growth(trial_ladder: Sequence[int], step_ladder: Sequence[int], repeats: int
 
 def memory_in_child(trials: int, steps: int) -> float:
     """The peak of memory, in MB, of a fresh process that runs jaxbias once."""
-    command = [sys.executable, __file__, "--peak-memory", f"--trials={trials}", f"--steps={steps}"]
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    child = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
-    return float(child.stdout)
-
-
-def peak_memory() -> float:
-    """The most memory this process has used, in MB.
-
-    On Linux, `ru_maxrss` starts at what the parent had when it started us, so the kernel's own mark of this program comes first.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1024
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return float(in_child(__file__, "--peak-memory", f"--trials={trials}", f"--steps={steps}"))
 
 
 def policy_speeds(trials: int, steps: int, repeats: int) -> dict[str, dict[str, float]]:
@@ -335,36 +302,8 @@ def policy_speeds(trials: int, steps: int, repeats: int) -> dict[str, dict[str, 
     return speeds
 
 
-def machine() -> dict[str, Any]:
-    names = [*("jax", "jaxlib", "numpy"), *(("numba",) if numba is not None else ())]
-    compiler = c_compiler()
-    output = compiler and subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-    return {
-        "processor": processor(),
-        "cores": CORES,
-        "device": jax.devices()[0].device_kind,
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in names},
-        "compiler": output.splitlines()[0] if output else None,
-    }
-
-
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
-
-
-def print_machine(found: dict[str, Any]) -> None:
-    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    print(f"{found['processor']}, {found['cores']} cores; JAX on {found['device']}; load at the start {found['load']:.2f}")
-    print(f"Python {found['python']}, {versions}; {found['compiler'] or 'no C compiler'}")
-
-
 def print_comparison(rows: list[dict[str, Any]], trials: int, steps: int) -> None:
-    threads = {"jaxbias": "XLA's", "NumPy": "1", "tuned NumPy": "1", "numba": "1", "C": str(CORES)}
+    threads = {"jaxbias": str(len(jax.devices())), "NumPy": "1", "tuned NumPy": "1", "numba": "1", "C": str(CORES)}
     print(f"\nlil' UCB, {trials:,} trials of {steps:,} steps. Seconds; cpu: of all cores together, best.")
     print("jaxbias takes: its time over the other's, for the best, the median and the cpu seconds.")
     head = f"{'':8} {'threads':>7} {'compile':>8} {'best':>8} {'median':>8} {'cpu':>8} {'Msteps/s':>9}"
@@ -397,17 +336,15 @@ def print_growth(found: dict[str, Any]) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="timed runs of each, after one to warm up")
-    parser.add_argument("--policies", action="store_true", help="also the speed of other policies")
-    parser.add_argument("--growth", action="store_true", help="also time and memory against trials, and time against steps")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers there")
-    parser.add_argument("--peak-memory", action="store_true", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
+    options = parser(__doc__, REPEATS)
+    options.add_argument("--trials", type=int, default=TRIALS)
+    options.add_argument("--steps", type=int, default=STEPS)
+    options.add_argument("--policies", action="store_true", help="also the speed of other policies")
+    options.add_argument("--growth", action="store_true", help="also time and memory against trials, and time against steps")
+    options.add_argument("--peak-memory", action="store_true", help=argparse.SUPPRESS)
+    chosen = options.parse_args(arguments)
     if chosen.steps < ARMS or min(chosen.trials, chosen.repeats) < 1:
-        parser.error(f"allowed: --steps {ARMS} or more, --trials and --repeats 1 or more")
+        options.error(f"allowed: --steps {ARMS} or more, --trials and --repeats 1 or more")
     return chosen
 
 
@@ -428,10 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.growth:
         found["growth"] = growth(TRIAL_LADDER, STEP_LADDER, chosen.repeats)
         print_growth(found["growth"])
-    print(f"\nLoad at the end: {os.getloadavg()[0]:.2f}")
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(found, indent=2) + "\n")
+    finish(found, chosen.json)
 
 
 if __name__ == "__main__":

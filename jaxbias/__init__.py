@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jaxbias.conditions import check_exploit as check_exploit
     from jaxbias.conditions import check_iio as check_iio
     from jaxbias.debias import debias as debias
+    from jaxbias.devices import use_all_cores as use_all_cores
     from jaxbias.estimators import STATUS as STATUS
     from jaxbias.estimators import ArmBias as ArmBias
     from jaxbias.estimators import Comparison as Comparison
@@ -76,6 +77,7 @@ _ROOMS = {
     "bias": ("BiasSummary", "measure_bias"),
     "conditions": ("check_exploit", "check_iio"),
     "debias": ("debias",),
+    "devices": ("use_all_cores",),
     "estimators": (
         "STATUS",
         "ArmBias",

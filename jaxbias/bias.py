@@ -1,9 +1,10 @@
 """The bias of sample means under a policy, by simulation: bias, mean squared error and joint bias, with their errors.
 
 Logs are never kept. Each block of trials gives a count, a mean and a sum of squares about that mean; blocks are merged in order
-in float64 (Chan, Golub and LeVeque 1979), which loses no digits and does not depend on how the trials were chunked.
+in float64 (Chan, Golub and LeVeque 1979), which loses no digits and does not depend on how the trials were chunked and spread.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -12,15 +13,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias.compiling import compiled
+from jaxbias.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.randomness import trial_words
 from jaxbias.rewards import Family
 from jaxbias.settings import is_concrete
 from jaxbias.simulate import (
+    Firsts,
     Outcome,
     Problem,
     Progress,
@@ -103,7 +107,7 @@ def measure_bias(
         num_trials: how many independent trials; memory does not grow with it.
         trajectory: also the bias after every step.
         after: also, for every trial, the errors after this many steps and the pulls from then on.
-        chunk_size: trials simulated at once; it does not change one bit of the result.
+        chunk_size: trials simulated at once on each device; it does not change one bit of the result.
         progress: show a progress bar when it takes more than a few seconds.
 
     >>> import jax, jaxbias as jb
@@ -117,32 +121,42 @@ def measure_bias(
     num_arms = problem.mean.shape[0]
     if after is not None and not num_arms <= after <= num_steps:
         raise ValueError(f"after is {after}; allowed: {num_arms} (every arm is pulled once first) to {num_steps}")
-    chunks = split_into_chunks(num_trials, chunk_size, BLOCK)
-    run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, trajectory=trajectory, after=after)
+    mesh = trial_mesh(math.ceil(num_trials / BLOCK), (root, problem))
+    chunks = split_into_chunks(num_trials, chunk_size, BLOCK, devices=device_count(mesh))
+    run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, trajectory=trajectory, after=after, mesh=mesh)
     merged, snapshots = None, []
-    for first in chunks.starts(progress):
-        moments, snapshot = jax.device_get(run(problem, root, first, jnp.uint32(num_trials)))
+    for firsts in chunks.starts(progress):
+        moments, snapshot = jax.device_get(collect(run(problem, root, firsts, jnp.uint32(num_trials)), mesh))
         merged = _merge_blocks(merged, moments)
         snapshots.append(snapshot)
     kept = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_trials], *snapshots)
     return _summarise(merged, kept, num_trials)
 
 
-@partial(compiled, static=("num_steps", "size", "trajectory", "after"))
+@partial(compiled, static=("num_steps", "size", "trajectory", "after", "mesh"))
 def _measure_chunk(
     problem: Problem,
     root: UInt[Array, "2"],
-    first: UInt[Array, ""],
+    firsts: Firsts,
     num_trials: UInt[Array, ""],
     num_steps: int,
     size: int,
     trajectory: bool,
     after: int | None,
+    mesh: Mesh | None,
 ) -> tuple[dict[str, Moments], After | None]:
     problem = problem.for_steps(num_steps)
-    words = trial_words(root, first, size)
-    counted = first + jnp.arange(size, dtype=jnp.uint32) < num_trials
 
+    def measure_from(first: Array) -> tuple[dict[str, Moments], After | None]:
+        counted = jnp.arange(size, dtype=jnp.uint32) < num_trials - first[0]
+        return _measure(problem, trial_words(root, first[0], size), counted, num_steps, trajectory, after)
+
+    return on_each_device(measure_from, mesh)(firsts)
+
+
+def _measure(
+    problem: Problem, words: Array, counted: Array, num_steps: int, trajectory: bool, after: int | None
+) -> tuple[dict[str, Moments], After | None]:
     def emit(progress: Progress, _: Outcome) -> Moments | None:
         return _block_moments(_errors(problem, statistics_of(progress)), counted) if trajectory else None
 
@@ -170,7 +184,7 @@ def _errors(problem: Problem, statistics: ArmStatistics) -> Float[Array, "trials
 def _features(problem: Problem, statistics: ArmStatistics) -> dict[str, Float[Array, "trials features"]]:
     """What is averaged over trials."""
     error = _errors(problem, statistics)
-    squared = jnp.square(error)
+    squared = _rounded(jnp.square(error))
     negative = jnp.sum(error < 0, axis=1, keepdims=True)
     return {
         "error": jnp.concatenate([error, _tree_sum(error)[:, None] / error.shape[1]], axis=1),
@@ -186,9 +200,15 @@ def _block_moments(values: Float[Array, "trials features"], counted: Array) -> M
     counted = counted.reshape(-1, BLOCK, 1)
     count = jnp.sum(counted, axis=1, dtype=jnp.int32)
     total = _tree_sum(jnp.where(counted, values, 0))
-    mean = total / jnp.maximum(count, 1).astype(values.dtype)
-    deviation = jnp.where(counted, values - mean[:, None], 0)
-    return Moments(count=count, mean=total, squares=_tree_sum(jnp.square(deviation)))
+    divisor = _rounded(jnp.broadcast_to(jnp.maximum(count, 1).astype(values.dtype), total.shape))
+    deviation = jnp.where(counted, values - _rounded(total / divisor)[:, None], 0)
+    return Moments(count=count, mean=total, squares=_tree_sum(_rounded(jnp.square(deviation))))
+
+
+def _rounded(values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The same values, rounded before what follows: a compiler that merges a product with a sum, or takes the reciprocal of what
+    many are divided by, as it does in one program and not in another, would round otherwise."""
+    return jax.lax.optimization_barrier(values)
 
 
 def _tree_sum(values: Float[Array, "rows summed *features"]) -> Float[Array, "rows *features"]:

@@ -46,15 +46,19 @@ def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = (
         leaves = [number if opaque is None else opaque.value for opaque, number in zip(frame.leaves, numbers, strict=True)]
         return call(**jax.tree.unflatten(frame.structure, leaves), **dict(fixed))
 
-    @wraps(function)
-    def outer(*args: Any, **kwargs: Any) -> Any:
+    def divide(*args: Any, **kwargs: Any) -> tuple[Frame, tuple[tuple[str, Any], ...], list[Any]]:
         arguments = dict(zip(names, args, strict=False)) | kwargs
         fixed = tuple((name, arguments.pop(name)) for name in static)
         leaves, structure = jax.tree.flatten(arguments)
         opaque = tuple(None if _is_number(leaf) else Opaque(leaf) for leaf in leaves)
         numbers = [leaf if _is_number(leaf) else None for leaf in leaves]
-        return inner(Frame(structure=structure, leaves=opaque), fixed, numbers)
+        return Frame(structure=structure, leaves=opaque), fixed, numbers
 
+    @wraps(function)
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        return inner(*divide(*args, **kwargs))
+
+    outer.lower = lambda *args, **kwargs: inner.lower(*divide(*args, **kwargs))  # pyright: ignore  (as of `jit`)
     outer.cache_size = inner._cache_size  # pyright: ignore  (how often it was compiled, for tests)
     return outer
 

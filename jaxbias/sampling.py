@@ -7,12 +7,12 @@ it. The step comes from NumPyro's parts and not from its `hmc`, which rejects a 
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
-from numpyro.infer.hmc_util import IntegratorState, dual_averaging, euclidean_kinetic_energy, velocity_verlet
 
 from jaxbias.layout import settle
 from jaxbias.randomness import root_words, step_key
@@ -132,6 +132,13 @@ def sample_chain(
     )
 
 
+def _numpyro() -> Any:
+    """NumPyro's parts of a sampler. They take most of a second to load, so only chains do; and outside of what is being traced,
+    as a module keeps the arrays that it makes."""
+    with jax.ensure_compile_time_eval():
+        return import_module("numpyro.infer.hmc_util")
+
+
 def _first_point(sampler: Sampler, energy: Density, start: Float[Array, " steps"]) -> Point:
     if sampler.kernel in RANDOM_WALKS:
         return Point(rewards=start, energy=energy(start), gradient=None)
@@ -156,7 +163,7 @@ def _warm_up(
     guess = jnp.asarray(guess, dtype)
     if not numbers.shape[0]:
         return point, guess
-    begin, update = dual_averaging()
+    begin, update = _numpyro().dual_averaging()
 
     def body(carry: tuple[Point, Any], number: Int[Array, ""]) -> tuple[tuple[Point, Any], None]:
         point, state = carry
@@ -189,11 +196,12 @@ def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"]
         if sampler.kernel == "hmc":
             step_size = step_size * (1 + JITTER * (2 * jitter - 1))
         inverse_mass = jnp.square(scale)
-        _, leapfrog = velocity_verlet(energy, euclidean_kinetic_energy)
-        begin = IntegratorState(point.rewards, noise / scale, point.energy, point.gradient)
+        kinetic_energy = _numpyro().euclidean_kinetic_energy
+        _, leapfrog = _numpyro().velocity_verlet(energy, kinetic_energy)
+        begin = _numpyro().IntegratorState(point.rewards, noise / scale, point.energy, point.gradient)
         length = 1 if sampler.kernel == "mala" else sampler.num_steps
         end = jax.lax.fori_loop(0, length, lambda _, state: leapfrog(step_size, inverse_mass, state), begin)
-        kinetic = euclidean_kinetic_energy(inverse_mass, end.r) - euclidean_kinetic_energy(inverse_mass, begin.r)
+        kinetic = kinetic_energy(inverse_mass, end.r) - kinetic_energy(inverse_mass, begin.r)
         proposal = Point(rewards=end.z, energy=end.potential_energy, gradient=end.z_grad)
         return _accept(uniform, point, proposal, proposal.energy - point.energy + kinetic, diverges=True)
 

@@ -1,7 +1,7 @@
 """Simulation: one step of one trial, `vmap` over trials, `lax.scan` over steps, chunks of trials where they do not fit.
 
 Trials are the last axis of everything inside the loop, so that the machine's vectors run along trials and not along arms.
-Trial i depends on the key and i alone, whatever the chunk: its key is the key folded with i.
+Trial i depends on the key and i alone, whatever the chunk and the device: its key is the key folded with i.
 """
 
 import math
@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 from tqdm.auto import tqdm
 
 from jaxbias.compiling import compiled
+from jaxbias.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias.history import History
 from jaxbias.layout import settle, trials_minor
 from jaxbias.policies import ArmStatistics, Policy, StatisticsPolicy, check_policy, keeps_statistics, sample_arm
@@ -29,6 +32,8 @@ CHUNK_ACCELERATOR = 131_072  # and on a GPU: enough trials to fill it
 CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256 MB of arms and rewards
 LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds
 PURPOSES = 3  # random draws at a step: the choice, the reward, the held-out reward
+
+Firsts = UInt[Array | np.ndarray, " devices"]  # the number of the first trial of each device
 
 
 class Problem(NamedTuple):
@@ -94,7 +99,7 @@ def simulate(
         num_trials: how many independent trials; without it, one, and the history has no trials axis.
         held_out: also draw a second, independent reward at every step, which the policy does not see.
         keep_draws: also record what Thompson sampling drew for every arm at every step (0 where the pull was forced).
-        chunk_size: trials simulated at once; it changes the memory needed and not one bit of the result.
+        chunk_size: trials simulated at once on each device; it changes the memory needed and not one bit of the result.
         progress: show a progress bar when it takes more than a few seconds.
 
     Returns:
@@ -110,10 +115,12 @@ def simulate(
         raise ValueError(f"keep_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
     trials, num_arms = 1 if num_trials is None else num_trials, problem.mean.shape[0]
     size_of_step = 1 + num_arms if keep_draws else 1
-    chunk = split_into_chunks(trials, chunk_size, LANES, CHUNK_ELEMENTS // (num_steps * size_of_step))
+    mesh = trial_mesh(math.ceil(trials / LANES), (root, problem))
+    largest = CHUNK_ELEMENTS // (num_steps * size_of_step * device_count(mesh))
+    chunk = split_into_chunks(trials, chunk_size, LANES, largest, device_count(mesh))
     extras = Extras(held_out=held_out, draws=keep_draws)
-    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, extras=extras)
-    outcomes = [run(problem, root, first) for first in chunk.starts(progress)]
+    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, extras=extras, mesh=mesh)
+    outcomes = [collect(run(problem, root, firsts), mesh) for firsts in chunk.starts(progress)]
     kept = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *outcomes)
     if num_trials is None:
         kept = jax.tree.map(lambda leaf: leaf[0], kept)
@@ -121,18 +128,22 @@ def simulate(
     return History(arms=kept.arm, rewards=kept.reward, num_arms=num_arms, forced=forced, held_out=kept.held_out, draws=kept.draws)
 
 
-@partial(compiled, static=("num_steps", "size", "extras"))
+@partial(compiled, static=("num_steps", "size", "extras", "mesh"))
 def _simulate_chunk(
-    problem: Problem, root: UInt[Array, "2"], first: UInt[Array, ""], num_steps: int, size: int, extras: Extras
+    problem: Problem, root: UInt[Array, "2"], firsts: Firsts, num_steps: int, size: int, extras: Extras, mesh: Mesh | None
 ) -> Outcome:
+    problem = problem.for_steps(num_steps)
+
     def keep(_: Progress, outcome: Outcome) -> Outcome:
         return outcome
 
-    problem = problem.for_steps(num_steps)
-    words = trial_words(root, first, size)
-    start, opening = open_trials(problem, words, keep, extras)
-    _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, extras)
-    return jax.tree.map(lambda *parts: jnp.moveaxis(jnp.concatenate(parts), 0, 1), opening, rest)
+    def simulate_from(first: jax.Array) -> Outcome:
+        words = trial_words(root, first[0], size)
+        start, opening = open_trials(problem, words, keep, extras)
+        _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, extras)
+        return jax.tree.map(lambda *parts: jnp.moveaxis(jnp.concatenate(parts), 0, 1), opening, rest)
+
+    return on_each_device(simulate_from, mesh)(firsts)
 
 
 def open_trials(
@@ -247,31 +258,33 @@ def statistics_of(progress: Progress) -> ArmStatistics:
 
 
 class Chunks(NamedTuple):
-    """How trials are divided: `count` chunks of `size` trials, of which the last may run past the end."""
+    """How trials are divided: `rounds` of one chunk of `size` trials on each device; the last may run past the end."""
 
     trials: int
     size: int
-    count: int
+    rounds: int
+    devices: int
 
-    def starts(self, progress: bool) -> Iterator[jax.Array]:
-        """The number of the first trial of each chunk, with a progress bar once it takes more than two seconds."""
-        bar = tqdm(total=self.trials, unit="trial", unit_scale=True, delay=2, disable=not progress or self.count == 1)
-        with bar:
-            for index in range(self.count):
-                yield jnp.uint32(index * self.size)
-                bar.update(min(self.size, self.trials - index * self.size))
+    def starts(self, progress: bool) -> Iterator[Firsts]:
+        """The number of the first trial of each device in each round, with a progress bar after two seconds."""
+        together, hidden = self.size * self.devices, not progress or self.rounds == 1 or jax.process_index() > 0
+        with tqdm(total=self.trials, unit="trial", unit_scale=True, delay=2, disable=hidden) as bar:
+            for done in range(0, self.trials, together):
+                starts = np.arange(done, done + together, self.size, dtype=np.uint64)
+                yield np.minimum(starts, self.trials).astype(np.uint32)
+                bar.update(min(together, self.trials - done))
 
 
-def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: int | None = None) -> Chunks:
+def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: int | None = None, devices: int = 1) -> Chunks:
     """Chunks of equal size, a whole number of blocks each, so that one compilation serves them all."""
     if chunk_size is None:
         chunk_size = CHUNK if jax.default_backend() == "cpu" else CHUNK_ACCELERATOR
         chunk_size = max(min(chunk_size, largest or chunk_size), 1)
     elif chunk_size < 1:
         raise ValueError(f"chunk_size is {chunk_size}; allowed: 1 or more")
-    count = math.ceil(trials / (block * math.ceil(chunk_size / block)))
-    size = block * math.ceil(trials / count / block)
-    return Chunks(trials=trials, size=size, count=math.ceil(trials / size))
+    rounds = math.ceil(trials / (block * math.ceil(chunk_size / block) * devices))
+    size = block * math.ceil(trials / (rounds * devices) / block)
+    return Chunks(trials=trials, size=size, rounds=math.ceil(trials / (size * devices)), devices=devices)
 
 
 def prepare(

@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "/tmp/jaxbias-test-cache")  # a second run compiles little
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # whichever test comes first; those of several devices say how many
 
 from jaxtyping import install_import_hook
 

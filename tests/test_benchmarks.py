@@ -1,10 +1,11 @@
 """The benchmarks run, and everything in them simulates or estimates the same thing."""
 
-import importlib.util
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,37 +18,40 @@ TRIALS, STEPS = 20_000, 30
 pytestmark = pytest.mark.xdist_group("benchmarks")  # one worker, so that what takes long to set up is set up once
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
 @pytest.fixture(scope="module")
-def benchmark():
-    yield from load("simulate")
-
-
-@pytest.fixture(scope="module")
-def cmle():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SCRIPTS)  # where a script finds the others
-        yield from load("cmle")
-    sys.modules.pop("simulate", None)
-
-
-@pytest.fixture(scope="module")
-def matching():
+def load():
+    """A function that loads a benchmark as its script is run: with the others beside it."""
+    before = set(sys.modules)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(SCRIPTS)
-        yield from load("matching")
-    for name in ("simulate", "cmle"):
-        sys.modules.pop(name, None)
+        yield import_module
+    for name in (set(sys.modules) - before) & {path.stem for path in SCRIPTS.glob("*.py")}:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def benchmark(load):
+    return load("simulate")
+
+
+@pytest.fixture(scope="module")
+def cmle(load):
+    return load("cmle")
+
+
+@pytest.fixture(scope="module")
+def matching(load):
+    return load("matching")
+
+
+@pytest.fixture(scope="module")
+def gpu(load):
+    return load("gpu")
+
+
+@pytest.fixture(scope="module")
+def startup(load):
+    return load("startup")
 
 
 @pytest.fixture(scope="module")
@@ -202,3 +206,39 @@ def test_mean_matching(matching, monkeypatch, tmp_path, capsys):
     assert "to the power" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         matching.main(["--steps=5"])
+
+
+@pytest.mark.slow
+def test_grid_on_the_device_that_is_there(gpu, tmp_path, capsys):
+    path, plot = tmp_path / "new" / "found.json", tmp_path / "other" / "found.png"
+    gpu.main(["--small", "--repeats=1", f"--json={path}", f"--plot={plot}"])
+    found = json.loads(path.read_text())["runs"][jax.devices()[0].device_kind]
+    rows = {what: [row for row in found["rows"] if row["what"] == what] for what in ("simulation", "newton", "mean_matching")}
+    assert [(row["trials"], row["steps"], row["arms"]) for row in rows["simulation"]] == [(256, 8, 2), (512, 8, 2)]
+    assert [row["logs"] for row in rows["newton"]] == [row["logs"] for row in rows["mean_matching"]] == [4]
+    for row in found["rows"]:
+        assert min(row["seconds"], row["peak_megabytes"], row["share_of_bandwidth"]) > 0 <= row["compile"]
+        speed, size = ("steps_per_second", row["trials"] * row["steps"]) if "trials" in row else ("logs_per_second", row["logs"])
+        assert row[speed] == pytest.approx(size / row["seconds"])
+    assert 0.1 < found["gigabytes_per_second"] < 10_000
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "mean_matching" in capsys.readouterr().out
+
+
+def test_bytes_of_a_step_are_at_least_the_state_read_and_written(gpu):
+    """Pulls and sums of each arm, four bytes each, twice; and not a hundred times that."""
+    assert 2 * 8 * 2 < gpu.bytes_per_step(256, 8, 2) < 100 * 2 * 8 * 2
+
+
+@pytest.mark.slow
+def test_startup_lists_what_a_process_does(startup, tmp_path, capsys):
+    path = tmp_path / "found.json"
+    startup.main(["--repeats=1", "--trials=300", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert set(found["seconds"]) == {"no cache", "empty cache", "full cache"}
+    for seconds in found["seconds"].values():
+        assert seconds["everything"] > sum(seconds[name] for name in startup.CALLS)
+        assert all(seconds[f"{name}, again"] < seconds[name] for name in ("measure_bias", "conditional_mle", "mean_matching"))
+    assert found["summary"]["added_by_import"] < 0.3
+    assert found["summary"]["cache_leaves_of_first_calls"] < 0.5
+    assert "`import jaxbias` adds" in capsys.readouterr().out

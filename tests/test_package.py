@@ -13,6 +13,7 @@ FLOW = [  # each room imports only from rooms above it
     "settings",
     "layout",
     "compiling",
+    "devices",
     "randomness",
     "rewards",
     "policies",

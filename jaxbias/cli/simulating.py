@@ -11,6 +11,7 @@ from jaxbias import report
 from jaxbias.cli.app import app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Numbers, Policy, Seed, Sigma, make_key, refuse_fit, with_policy_options
+from jaxbias.cli.processes import spread_over, with_process_options
 from jaxbias.naming import FamilyName, PolicyName, build_family, build_policy, describe
 
 MEANS = [1.0, 0.75, 0.5, 0.38, 0.25]  # the five arms of the paper's experiments
@@ -18,8 +19,10 @@ MEANS = [1.0, 0.75, 0.5, 0.38, 0.25]  # the five arms of the paper's experiments
 
 @app.command(epilog="Example: jaxbias simulate --policy greedy --mean 1.0 --mean 0.75 --steps 16 --out log.csv")
 @with_policy_options
+@with_process_options
 def simulate(
     given: dict[str, Any],
+    processes: tuple[str, int, int] | None,
     policy: Policy = PolicyName.LilUCB,
     mean: Annotated[list[float], typer.Option(help="Mean reward of an arm; once for each arm.")] = MEANS,
     steps: Annotated[int, typer.Option(help="Pulls per trial, the first of each arm included.")] = 100,
@@ -37,15 +40,19 @@ def simulate(
     problem = _build_problem(policy, given, family, sigma, mean)
     use_cache()
     run: dict[str, Any] = {"num_steps": steps, "progress": sys.stderr.isatty() and not quiet}
-    summary = jb.measure_bias(make_key(seed), *problem, num_trials=trials, **run)
-    if out is not None:
-        jb.write_log(jb.simulate(make_key(seed), *problem, num_trials=logged, **run), out)
-    if as_json:
-        settings = describe(policy, *problem[:2])
-        settings |= {"mean": mean, "steps": steps, "trials": trials, "seed": seed, "version": jb.__version__}
-        typer.echo(report.to_json({**report.bias_document(summary), "settings": settings}))
-    else:
-        report.print_bias(summary, mean, note=f"The first {logged:,} trials are in {out}." if out else "")
+    with spread_over(processes) as answers:
+        summary = jb.measure_bias(make_key(seed), *problem, num_trials=trials, **run)
+        history = jb.simulate(make_key(seed), *problem, num_trials=logged, **run) if out else None
+        if not answers:
+            return
+        if out and history:
+            jb.write_log(history, out)
+        if as_json:
+            settings = describe(policy, *problem[:2])
+            settings |= {"mean": mean, "steps": steps, "trials": trials, "seed": seed, "version": jb.__version__}
+            typer.echo(report.to_json({**report.bias_document(summary), "settings": settings}))
+        else:
+            report.print_bias(summary, mean, note=f"The first {logged:,} trials are in {out}." if out else "")
 
 
 @app.command(epilog="Example: jaxbias check --policy epsilon-greedy --epsilon 0.2")

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
-from jaxbias.estimators.batches import by_trial
+from jaxbias.estimators.batches import Batches, by_trial, split_into_batches
 from jaxbias.estimators.chains import ChainSummary
 from jaxbias.estimators.checks import (
     check_history,
@@ -99,51 +99,86 @@ def conditional_mle(
     pairs = (num_paths + 1) // 2
     if sampler is None and not keeps_statistics(policy):
         sampler = Sampler()
-    if solver == "newton":
-        rounds = dict(max_rounds=max_rounds)
-        if sampler is None:
-            fit = _newton_batch(policy, family, keys, batch, num_pairs=pairs, **rounds)
-        else:
-            fit = _chains_batch(policy, family, keys, batch, sampler, num_chains=num_chains, **rounds)
-        estimate = _from_newton(fit, level)
+    if solver == "newton" and sampler is None:
+        estimate = _from_newton(_fit_paths(policy, family, keys, batch, pairs, max_rounds), level)
+    elif solver == "newton" and sampler is not None:
+        estimate = _from_newton(_fit_chains(policy, family, keys, batch, sampler, num_chains, max_rounds), level)
     else:
-        settings = settings or ContrastiveDivergence()
-        fit, covariance = _divergence_batch(
-            policy, family, keys, batch, settings, sampler, num_pairs=pairs, num_chains=num_chains
-        )
+        settings, sizes = settings or ContrastiveDivergence(), dict(num_pairs=pairs, num_chains=num_chains)
+        batches = split_into_batches(PATHS_AT_ONCE // (2 * pairs), (keys, batch, policy, family))
+        found = _divergence_batch(policy, family, keys, batch, settings, sampler, batches=batches, **sizes)
+        fit, covariance = batches.collect(found)
         estimate = _from_divergence(fit, covariance, level)
     return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
 
 
-@partial(compiled, static=("num_pairs", "max_rounds"))
-def _newton_batch(policy: Policy, family: Any, keys: Any, history: History, num_pairs: int, max_rounds: int) -> NewtonFit:
+def _fit_paths(policy: Policy, family: Any, keys: Any, history: History, num_pairs: int, max_rounds: int) -> NewtonFit:
+    """Two passes over the trials, as the first needs little memory for each and runs best with many at once."""
+    everything = (keys, history, policy, family)
+    batches = split_into_batches(MATRICES_AT_ONCE // (history.num_steps * history.num_arms**2), everything)
+    starts = batches.collect(_laplace_batch(policy, family, history, batches=batches))
+    batches = split_into_batches(PATHS_AT_ONCE // (2 * num_pairs), everything)
+    sizes = dict(num_pairs=num_pairs, max_rounds=max_rounds)
+    return batches.collect(_newton_batch(policy, family, keys, history, starts, batches=batches, **sizes))
+
+
+def _fit_chains(
+    policy: Policy, family: Any, keys: Any, history: History, sampler: Sampler, num_chains: int, max_rounds: int
+) -> NewtonFit:
+    at_once = CHAIN_NUMBERS_AT_ONCE // (num_chains * sampler.num_samples * history.num_steps)
+    batches = split_into_batches(at_once, (keys, history, policy, family))
+    sizes = dict(num_chains=num_chains, max_rounds=max_rounds)
+    return batches.collect(_chains_batch(policy, family, keys, history, sampler, batches=batches, **sizes))
+
+
+@partial(compiled, static=("batches",))
+def _laplace_batch(policy: Policy, family: Any, history: History, batches: Batches) -> tuple[Array, Array]:
+    def one(trial: History) -> tuple[Array, Array]:
+        return laplace(_given(policy, trial), _log(trial), _sigma(family, trial), trial.statistics.mean)
+
+    return batches.map(one, history)
+
+
+@partial(compiled, static=("batches", "num_pairs", "max_rounds"))
+def _newton_batch(
+    policy: Policy,
+    family: Any,
+    keys: Any,
+    history: History,
+    starts: tuple[Array, Array],
+    batches: Batches,
+    num_pairs: int,
+    max_rounds: int,
+) -> NewtonFit:
     sigma = _sigma(family, history)
 
-    def first(trial: History) -> tuple[Array, Array]:
-        return laplace(_given(policy, trial), _log(trial), sigma, trial.statistics.mean)
+    def one(trial: tuple[Any, History, tuple[Array, Array]]) -> NewtonFit:
+        key, log, start = trial
+        return newton(key, _given(policy, log), sigma, _log(log), *start, num_pairs, max_rounds)
 
-    def then(trial: tuple[Any, History, tuple[Array, Array]]) -> NewtonFit:
-        key, trial_history, start = trial
-        return newton(key, _given(policy, trial_history), sigma, _log(trial_history), *start, num_pairs, max_rounds)
-
-    # Two passes over the trials, as the first needs little memory for each and runs best with many at once.
-    starts = _by_trial(first, history, MATRICES_AT_ONCE // (history.num_steps * history.num_arms**2))
-    return _by_trial(then, (keys, history, starts), PATHS_AT_ONCE // (2 * num_pairs))
+    return batches.map(one, (keys, history, starts))
 
 
-@partial(compiled, static=("num_chains", "max_rounds"))
+@partial(compiled, static=("batches", "num_chains", "max_rounds"))
 def _chains_batch(
-    policy: Policy, family: Any, keys: Any, history: History, sampler: Sampler, num_chains: int, max_rounds: int
+    policy: Policy,
+    family: Any,
+    keys: Any,
+    history: History,
+    sampler: Sampler,
+    batches: Batches,
+    num_chains: int,
+    max_rounds: int,
 ) -> NewtonFit:
     def one(trial: tuple[Any, History]) -> NewtonFit:
         key, trial_history = trial
         start, given = trial_history.statistics.mean, _given(policy, trial_history)
         return newton_with_chains(key, given, family, _log(trial_history), start, num_chains, sampler, max_rounds)
 
-    return _by_trial(one, (keys, history), CHAIN_NUMBERS_AT_ONCE // (num_chains * sampler.num_samples * history.num_steps))
+    return batches.map(one, (keys, history))
 
 
-@partial(compiled, static=("num_pairs", "num_chains"))
+@partial(compiled, static=("batches", "num_pairs", "num_chains"))
 def _divergence_batch(
     policy: Policy,
     family: Any,
@@ -151,6 +186,7 @@ def _divergence_batch(
     history: History,
     settings: ContrastiveDivergence,
     sampler: Sampler | None,
+    batches: Batches,
     num_pairs: int,
     num_chains: int,
 ) -> tuple[Fit, Array]:
@@ -162,12 +198,7 @@ def _divergence_batch(
         there = newton_with_chains(draws_key, given, family, log, fit.mean, num_chains, sampler, max_rounds=1)
         return fit, there.covariance
 
-    return _by_trial(one, (keys, history), PATHS_AT_ONCE // (2 * num_pairs))
-
-
-def _by_trial(one: Any, trials: Any, at_once: int) -> Any:
-    count = jax.tree.leaves(trials)[0].shape[0]
-    return jax.lax.map(one, trials, batch_size=max(1, min(at_once, count)))
+    return batches.map(one, (keys, history))
 
 
 def _given(policy: Any, history: History) -> Policy:

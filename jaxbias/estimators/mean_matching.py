@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
+from jaxbias.estimators.batches import Batches, split_into_batches
 from jaxbias.estimators.checks import check_history, check_level, check_rewards, check_unit_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.matching import Match, Schedule, invert, match, of_arms
@@ -111,7 +112,9 @@ def _widen(leaf: Array, kept: np.ndarray, num_arms: int) -> Array:
 def _estimate(policy: Policy, family: Family, keys: Any, history: History, options: dict[str, Any]) -> Estimate:
     level, inverted = options["level"], options["inverted"]
     sizes = dict(num_paths=options["num_paths"], max_rounds=options["max_rounds"])
-    found, ends = _match_batch(policy, family, keys, history, jnp.asarray(level), inverted=inverted, **sizes)
+    batches = split_into_batches(PATHS_AT_ONCE // options["num_paths"], (keys, history, policy, family))
+    run = partial(_match_batch, inverted=inverted, batches=batches, **sizes)
+    found, ends = batches.collect(run(policy, family, keys, history, jnp.asarray(level)))
     stderr = jnp.sqrt(jnp.diagonal(found.covariance, axis1=-2, axis2=-1))
     infinite = ~(jnp.isfinite(found.mean) & jnp.isfinite(stderr))
     moving = jnp.abs(found.step) > STILL * stderr
@@ -130,9 +133,17 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     return clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
 
 
-@partial(compiled, static=("num_paths", "max_rounds", "inverted"))
+@partial(compiled, static=("num_paths", "max_rounds", "inverted", "batches"))
 def _match_batch(
-    policy: Policy, family: Any, keys: Any, history: History, level: Any, num_paths: int, max_rounds: int, inverted: bool
+    policy: Policy,
+    family: Any,
+    keys: Any,
+    history: History,
+    level: Any,
+    num_paths: int,
+    max_rounds: int,
+    inverted: bool,
+    batches: Batches,
 ) -> tuple[Match, Float[Array, "trials arms 2"] | None]:
     def one(trial: tuple[Any, History]) -> tuple[Match, Array | None]:
         key, log = trial
@@ -142,5 +153,4 @@ def _match_batch(
         ends = invert(again, policy, family, schedule, observed, found, level, num_paths) if inverted else None
         return found, ends
 
-    at_once = max(1, min(PATHS_AT_ONCE // num_paths, history.arms.shape[0]))
-    return jax.lax.map(one, (keys, history), batch_size=at_once)
+    return batches.map(one, (keys, history))

@@ -45,7 +45,7 @@ def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " a
 def choose(key: PRNGKeyArray, index: Float[Array, " arms"], tau: float | Float[Array, ""], ties: str) -> Int[Array, ""]:
     """Draws an arm with the log-probabilities of `choice_log_probs`; where noise is added, it also breaks the ties."""
     if is_zero(tau):
-        return jnp.argmax(settle(index)) if ties == "first" else _break_ties(jax.random.bits(key, (), jnp.uint32), index)
+        return jnp.argmax(settle(index)) if ties == "first" else _break_ties(key, index)
     noise = jax.random.gumbel(key, index.shape, index.dtype)
     index = index + jnp.asarray(tau, index.dtype) * noise
     return jnp.argmax(settle(index)) if ties == "first" else _largest(*settle((index, noise)))[0]
@@ -73,23 +73,23 @@ def _lowest(dtype: Any) -> float | int:
 
 
 @custom_vmap
-def _break_ties(word: UInt[Array, ""], index: Float[Array, " arms"]) -> Int[Array, ""]:
+def _break_ties(key: PRNGKeyArray, index: Float[Array, " arms"]) -> Int[Array, ""]:
     """The best arm, a random one where several are. In a batch the order is drawn only if some trial needs it."""
-    return _largest(index, tie_priorities(word, index.shape[0]))[0]
+    return _largest(index, tie_priorities(jax.random.bits(key, (), jnp.uint32), index.shape[0]))[0]
 
 
 @_break_ties.def_vmap
-def _break_ties_of_trials(axis_size: int, in_batched: Any, word: Array, index: Array) -> tuple[Array, bool]:
-    word, index = (
+def _break_ties_of_trials(axis_size: int, in_batched: Any, key: Array, index: Array) -> tuple[Array, bool]:
+    key, index = (
         leaf if batched else jnp.broadcast_to(leaf[None], (axis_size, *leaf.shape))
-        for leaf, batched in zip((word, index), in_batched, strict=True)
+        for leaf, batched in zip((key, index), in_batched, strict=True)
     )
     index = jax.lax.optimization_barrier(trials_minor(index))
     arm, tied = _largest(index, jnp.zeros_like(index))
 
     def broken() -> Array:
-        priorities = jax.vmap(lambda word: tie_priorities(word, index.shape[1]))(word)
-        return _largest(index, priorities)[0]
+        words = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(key)
+        return _largest(index, jax.vmap(lambda word: tie_priorities(word, index.shape[1]))(words))[0]
 
     return jax.lax.cond(jnp.any(tied), broken, lambda: arm), True
 

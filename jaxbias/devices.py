@@ -1,0 +1,87 @@
+"""Trials on every device that JAX has, on this host and on others, with JAX's own sharding.
+
+Each device runs trials of its own, and none hears of another while it does: what they made is put together afterwards, in the
+order of the trials. So a trial meets the same program, and gives the same bits, on any number of devices. With one device, and
+inside a `jit` or `vmap` of the user's, where the sharding is the user's, nothing is spread and nothing is copied.
+
+On several hosts every process makes the same calls with the same arguments, after `jax.distributed.initialize`, and every one
+of them gets the whole result.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, PartitionSpec
+
+from jaxbias.settings import is_concrete
+
+TRIALS = "trials"  # the one axis of the mesh
+
+
+class LostProcess(RuntimeError):
+    """Another process of this run has stopped."""
+
+
+def use_all_cores() -> None:
+    """Has JAX make one device of each core of this machine: on a CPU, one device runs a simulation on one core.
+
+    For the start of a program, as the command line does: it does nothing once JAX has computed something, nor where
+    JAX_NUM_CPU_DEVICES or XLA_FLAGS already say how many devices there are. What is computed does not change by one bit.
+    """
+    if "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(RuntimeError):  # JAX is running already, with as many as it has
+        jax.config.update("jax_num_cpu_devices", cores)
+
+
+def trial_mesh(parts: int, arguments: Any) -> Mesh | None:
+    """The devices that so many parts of the work are spread over; None where that is one device, or its caller's business.
+
+    Several processes all take part, whatever the number of parts: what one of them is left out of, it cannot wait for.
+    """
+    if not is_concrete(arguments) or jax.config.jax_default_device is not None:  # pyright: ignore  (a setting made at run time)
+        return None
+    devices = jax.devices()
+    used = devices if jax.process_count() > 1 else devices[: max(parts, 1)]
+    return None if len(used) == 1 else jax.make_mesh((len(used),), (TRIALS,), (AxisType.Auto,), devices=used)
+
+
+def device_count(mesh: Mesh | None) -> int:
+    """How many devices there are to spread over."""
+    return 1 if mesh is None else mesh.size
+
+
+def on_each_device(function: Callable[[Any], Any], mesh: Mesh | None) -> Callable[[Any], Any]:
+    """`function` on each device, of that device's part of the first axis of its argument; the results along their first axis."""
+    if mesh is None:
+        return function
+    along = PartitionSpec(TRIALS)
+    # Not checked for which values differ between devices: no device reads those of another.
+    return jax.shard_map(function, mesh=mesh, in_specs=along, out_specs=along, check_vma=False)
+
+
+def collect(found: Any, mesh: Mesh | None, count: int | None = None) -> Any:
+    """What all devices made, in this process's memory: the first `count` along the first axis, or all. One device's stays."""
+    if mesh is None:
+        return found
+    if jax.process_count() == 1:
+        whole = jax.device_get(found)
+    else:
+        try:
+            whole = multihost_utils.process_allgather(found, tiled=True)
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            raise LostProcess("another process of this run has stopped, and its trials are lost") from error
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:count], whole)
+
+
+def wait_for_all() -> None:
+    """Until every process is here: each gives a number for each of its devices, and gets those of the others."""
+    mesh = trial_mesh(parts=1, arguments=())
+    numbers = np.zeros(device_count(mesh), np.float32)
+    collect(jax.jit(on_each_device(lambda number: number, mesh))(numbers), mesh)

@@ -1,0 +1,193 @@
+"""Trials over several devices, in one process and in two: the same bits as on one device."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxbias as jb
+from jaxbias.cli.processes import LOST
+from jaxbias.devices import collect, device_count, trial_mesh
+from jaxbias.estimators.batches import split_into_batches
+from jaxbias.simulate import split_into_chunks
+from tests import spread
+
+SIMULATE = ["simulate", "--policy", "greedy", "--mean", "1.0", "--mean", "0.75", "--json"]
+pytestmark = pytest.mark.xdist_group("devices")  # one worker: each test has several processes already
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def start(*arguments):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, *map(str, arguments)], env=environment, **pipes)
+
+
+def finish(process, timeout=300):
+    """Exit code, standard output, standard error."""
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def on_one_device():
+    assert len(jax.devices()) == 1
+    return spread.named(spread.figures())
+
+
+def assert_same(path, expected):
+    with np.load(path) as found:
+        assert set(found) == set(expected)
+        for name in found:
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
+def test_the_bits_do_not_depend_on_the_number_of_devices(devices, on_one_device, tmp_path):
+    path = tmp_path / "found.npz"
+    code, _, err = finish(start("-W", "error", spread.__file__, path, devices))
+    assert code == 0, err
+    assert_same(path, on_one_device)
+
+
+@pytest.mark.slow
+def test_the_bits_do_not_depend_on_the_number_of_processes(on_one_device, tmp_path):
+    address = f"127.0.0.1:{free_port()}"
+    paths = [tmp_path / f"found{number}.npz" for number in (0, 1)]
+    processes = [start(spread.__file__, path, 2, address, 2, number) for number, path in enumerate(paths)]
+    for process, path in zip(processes, paths, strict=True):
+        code, _, err = finish(process)
+        assert code == 0, err
+        assert_same(path, on_one_device)  # each process has the whole result
+
+
+def command(port, number, *words, processes=2):
+    together = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", processes, "--process-id", number]
+    return start("-m", "jaxbias", *SIMULATE, *words, *together)
+
+
+@pytest.mark.slow
+def test_two_processes_give_one_answer(tmp_path):
+    port, words = free_port(), ["--steps", "10", "--trials", "2000", "--log-trials", "90"]
+    processes = [command(port, number, *words, "--out", tmp_path / f"two{number}.csv") for number in (0, 1)]
+    answers = [finish(process) for process in processes]
+    assert [answer[0] for answer in answers] == [0, 0], answers
+    alone = finish(start("-m", "jaxbias", *SIMULATE, *words, "--out", tmp_path / "one.csv"))
+    assert answers[0] == alone
+    assert answers[1] == (0, "", "")
+    assert json.loads(alone[1])["settings"]["trials"] == 2000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "two0.csv"]
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two0.csv").read_bytes()
+
+
+MANY_TRIALS, MANY_STEPS = ["--steps", "50", "--trials", 10**9], ["--steps", "8000000", "--trials", "512"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victim", "words"),
+    [(0, MANY_TRIALS), (1, MANY_TRIALS), (0, MANY_STEPS)],
+    ids=["first", "second", "far from the next exchange"],
+)
+def test_a_process_that_dies_stops_the_other_with_one_line(victim, words):
+    """Where the other waits for it, and where it is at work on its own, so that JAX ends it from another thread."""
+    port = free_port()
+    processes = [command(port, number, *words) for number in (0, 1)]
+    wait_until_busy(processes[victim])
+    processes[victim].send_signal(signal.SIGKILL)
+    code, out, err = finish(processes[1 - victim], timeout=90)
+    finish(processes[victim])
+    assert (code, out, err) == (1, "", f"jaxbias: {LOST}\n")
+
+
+def wait_until_busy(process, seconds=15.0):
+    """Until it has used so much of the processor: it is past the start, and will be at work for hours."""
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        if (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > seconds:
+            return
+        time.sleep(0.2)
+    raise AssertionError("it did not start")
+
+
+@pytest.mark.slow
+def test_bad_input_is_one_line_of_each_process():
+    port = free_port()
+    for process in [command(port, number, "--steps", "1") for number in (0, 1)]:
+        code, out, err = finish(process)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("jaxbias: --steps is 1; allowed: 2")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--coordinator", "here:1"], "--coordinator, --num-processes and --process-id are not all given; allowed: all of"),
+        (["--coordinator", "here", "--num-processes", "2", "--process-id", "0"], "--coordinator is 'here'; allowed: HOST:PORT"),
+        (["--coordinator", "h:x", "--num-processes", "2", "--process-id", "0"], "--coordinator is 'h:x'; allowed: HOST:PORT"),
+        (["--coordinator", "h:1", "--num-processes", "0", "--process-id", "0"], "--num-processes is 0; allowed: 1 or more"),
+        (["--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"], "--process-id is 2; allowed: 0 to 1"),
+    ],
+)
+def test_bad_words_about_processes(capsys, words, message):
+    from jaxbias.cli import main
+
+    assert main(["simulate", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"jaxbias: {message}")
+
+
+def test_every_core_is_used_unless_told_otherwise():
+    code = "import jaxbias as jb; jb.use_all_cores(); import jax; print(len(jax.devices()))"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    others = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
+    for settings, expected in (({}, cores), ({"JAX_NUM_CPU_DEVICES": "3"}, 3)):
+        environment = {**others, "JAX_PLATFORMS": "cpu", **settings}
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert run.stdout == f"{expected}\n"
+
+
+def test_one_device_and_traced_values_are_not_spread():
+    assert device_count(trial_mesh(1, ())) == 1
+    assert jax.jit(lambda value: jnp.asarray(trial_mesh(100, value) is None))(1.0)
+    value = jnp.ones(3)
+    assert collect(value, None) is value
+
+
+def test_chunks_hold_every_trial_once_on_any_number_of_devices():
+    for trials, size, devices in ((1, None, 1), (3001, 512, 3), (257, 16, 4), (2**32 - 1, 2**20, 8)):
+        chunks = split_into_chunks(trials, size, 256, devices=devices)
+        assert chunks.size % 256 == 0
+        assert chunks.rounds * chunks.size * devices >= trials > (chunks.rounds - 1) * chunks.size * devices
+    starts = np.concatenate(list(split_into_chunks(3001, 512, 256, devices=3).starts(progress=False)))
+    assert starts.tolist() == [0, 512, 1024, 1536, 2048, 2560]
+    last = list(split_into_chunks(2**32 - 1, 2**31, 256, devices=4).starts(progress=False))[-1]
+    assert last.tolist()[-1] <= 2**32 - 1  # past the end, not from the start again
+
+
+def test_batches_depend_on_the_number_of_trials_alone():
+    sizes = [(split_into_batches(32, jnp.zeros(count)).size, count) for count in (1, 20, 32, 33, 40, 1000)]
+    assert sizes == [(1, 1), (20, 20), (32, 32), (17, 33), (20, 40), (32, 1000)]
+    batches = split_into_batches(4, jnp.zeros(10))
+    np.testing.assert_array_equal(batches.map(lambda value: 2 * value, jnp.arange(10)), 2 * np.arange(10))
+
+
+def test_a_default_device_of_the_users_is_respected():
+    with jax.default_device(jax.devices()[0]):
+        assert trial_mesh(100, ()) is None
+        assert jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], 4, 40).arms.shape == (40, 4)
