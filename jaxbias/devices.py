@@ -80,6 +80,16 @@ def collect(found: Any, mesh: Mesh | None, count: int | None = None) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:count], whole)
 
 
+def from_first(values: np.ndarray) -> np.ndarray:
+    """What process 0 has, in every process; alone, the values themselves."""
+    if jax.process_count() == 1:
+        return values
+    try:
+        return np.asarray(multihost_utils.broadcast_one_to_all(values))
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        raise LostProcess("another process of this run has stopped") from error
+
+
 def wait_for_all() -> None:
     """Until every process is here: each gives a number for each of its devices, and gets those of the others."""
     mesh = trial_mesh(parts=1, arguments=())

@@ -14,6 +14,7 @@ from jaxbias import report
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Seed
+from jaxbias.cli.processes import spread_over, with_process_options
 
 DISAGREES = 1  # exit code: a cell that should agree does not
 FOLDER = Path("jaxbias-paper")
@@ -23,7 +24,9 @@ FOLDER = Path("jaxbias-paper")
     epilog="Example: jaxbias reproduce table2 figure2e --trials 200 --out paper. Exit code: 0; 1 where a cell that should agree "
     "with the paper is more than 4 standard errors away; 2 for bad input. A run that was stopped goes on where it was."
 )
+@with_process_options
 def reproduce(
+    processes: tuple[str, int, int] | None,
     names: Annotated[list[str] | None, typer.Argument(help="table1 ... figure2f, or all.", metavar="[NAME]...")] = None,
     trials: Annotated[int | None, typer.Option(help="In place of the paper's 1000; what has more is scaled alike.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the tables, figures and the page.", metavar="DIR")] = FOLDER,
@@ -34,14 +37,17 @@ def reproduce(
 ) -> None:
     """Run the tables and figures of the paper, and compare with what it printed."""
     use_cache()
-    with _progress(quiet) as tell:
-        found = jb.reproduce(names or ["all"], out, trials=trials, seed=seed, jobs=jobs, progress=tell)
-    page = jb.write_reproduction(found, out, command=shlex.join(["jaxbias", *TYPED.get()]))
-    if as_json:
-        settings = {"names": [spec.name for spec in found.specs], "trials": trials, "seed": seed, "version": jb.__version__}
-        typer.echo(report.to_json({**report.reproduction_document(found), "page": str(page), "settings": settings}))
-    else:
-        report.print_reproduction(found, page)
+    with spread_over(processes) as answers:
+        with _progress(quiet or not answers) as tell:
+            found = jb.reproduce(names or ["all"], out, trials=trials, seed=seed, jobs=jobs, progress=tell)
+        if not answers:
+            return
+        page = jb.write_reproduction(found, out, command=shlex.join(["jaxbias", *TYPED.get()]))
+        if as_json:
+            settings = {"names": [spec.name for spec in found.specs], "trials": trials, "seed": seed, "version": jb.__version__}
+            typer.echo(report.to_json({**report.reproduction_document(found), "page": str(page), "settings": settings}))
+        else:
+            report.print_reproduction(found, page)
     if found.failures:
         raise typer.Exit(DISAGREES)
 

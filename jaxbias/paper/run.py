@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+import numpy as np
+
+from jaxbias.devices import LostProcess, from_first
 from jaxbias.paper.experiments import Experiment, Result, run_experiment
 from jaxbias.paper.figures import FIGURES
 from jaxbias.paper.spec import Outcome, Spec, judge
@@ -72,25 +76,33 @@ def reproduce(
         folder: made where there is none; `write_reproduction` adds the tables, the pictures and the page.
         trials: in place of the paper's thousand; the tables that have more trials are scaled alike.
         seed: another seed gives other random numbers.
-        jobs: experiments at a time; by default one for each core, on an accelerator one.
+        jobs: experiments at a time; by default one for each core, on an accelerator or several hosts one.
         progress: called after each experiment.
+
+    On several hosts, each experiment's trials are spread over all of them; the folder and the outcomes are those of process 0.
     """
     specs = find_specs(names)
     if trials is not None and trials < 1:
         raise ValueError(f"trials is {trials}; allowed: 1 or more")
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs is {jobs}; allowed: 1 or more")
-    folder = make_folder(folder)
+    alone = jax.process_count() == 1
+    if jobs is not None and (jobs < 1 or (jobs > 1 and not alone)):
+        raise ValueError(f"jobs is {jobs}; allowed: {'1 or more' if alone else '1, on several hosts'}")
+    answers = jax.process_index() == 0
+    folder = make_folder(folder) if answers else Path(folder)
     wanted = tuple(dict.fromkeys(experiment for spec in specs for experiment in spec.experiments))
-    results = {one: found for one in wanted if (found := load(folder, one, seed, trials)) is not None}
-    left = sorted((one for one in wanted if one not in results), key=lambda one: -cost(one, trials))
-    work, done = sum(cost(one, trials) for one in wanted), sum(cost(one, trials) for one in results)
-    tell = progress or (lambda _: None)
-    tell(Step("", len(results), len(wanted), done / work))
-    for experiment in _run_all(left, folder, seed, trials, jobs or default_jobs()):
-        results[experiment] = _kept(folder, experiment, seed, trials)
+    results = {one: found for one in wanted if answers and (found := load(folder, one, seed, trials)) is not None}
+    is_left = from_first(np.array([one not in results for one in wanted]))
+    left = sorted((one for one, is_so in zip(wanted, is_left, strict=True) if is_so), key=lambda one: -cost(one, trials))
+    work = sum(cost(one, trials) for one in wanted)
+    done, tell = work - sum(cost(one, trials) for one in left), progress or (lambda _: None)
+    tell(Step("", len(wanted) - len(left), len(wanted), done / work))
+    for count, experiment in enumerate(_run_all(left, folder if answers else None, seed, trials, jobs or default_jobs()), 1):
         done += cost(experiment, trials)
-        tell(Step(experiment.name, len(results), len(wanted), done / work))
+        tell(Step(experiment.name, len(wanted) - len(left) + count, len(wanted), done / work))
+    if not answers:
+        return Reproduction(specs, {}, {}, seed, trials)
+    # As they are in the files, so that a run that was interrupted ends with the same digits as one that was not.
+    results |= {one: found for one in left if (found := load(folder, one, seed, trials)) is not None}
     outcomes = {spec.name: tuple(judge(entry, results) for entry in spec.entries) for spec in specs}
     return Reproduction(specs, results, outcomes, seed, trials)
 
@@ -117,18 +129,10 @@ def make_folder(folder: str | Path) -> Path:
     return folder
 
 
-def _kept(folder: Path, experiment: Experiment, seed: int, trials: int | None) -> Result:
-    """As it is in the file, so that a run that was interrupted ends with the same digits as one that was not."""
-    found = load(folder, experiment, seed, trials)
-    assert found is not None
-    return found
-
-
 def default_jobs() -> int:
-    """One for each core, as most of an experiment's time is spent in one; an accelerator does one at a time."""
-    import jax
-
-    return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
+    """One for each core, as most of an experiment's time is spent in one; an accelerator, or several hosts, do one at a time."""
+    alone = jax.default_backend() == "cpu" and jax.process_count() == 1
+    return len(os.sched_getaffinity(0)) if alone and hasattr(os, "sched_getaffinity") else 1
 
 
 def cost(experiment: Experiment, trials: int | None) -> float:
@@ -139,17 +143,15 @@ def cost(experiment: Experiment, trials: int | None) -> float:
     return fixed + by_step * steps * (INTEGRAL if integral else 1)
 
 
-def _run_all(left: Sequence[Experiment], folder: Path, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
+def _run_all(left: Sequence[Experiment], folder: Path | None, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
     """Yields each experiment once it is done and written. What was compiled is forgotten now and then: a process may have 65,000
     memory maps, and a hundred experiments have more."""
-    import jax
-
     for first in range(0, len(left), AT_ONCE):
         yield from _run_some(left[first : first + AT_ONCE], folder, seed, trials, jobs)
         jax.clear_caches()
 
 
-def _run_some(some: Sequence[Experiment], folder: Path, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
+def _run_some(some: Sequence[Experiment], folder: Path | None, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
     """Several at a time, in threads that do not outlive the caller."""
     waiting: queue.SimpleQueue[Experiment] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[Experiment, BaseException | None]] = queue.SimpleQueue()
@@ -163,7 +165,9 @@ def _run_some(some: Sequence[Experiment], folder: Path, seed: int, trials: int |
             except queue.Empty:
                 return
             try:
-                save(folder, experiment, seed, trials, run_experiment(experiment, seed, trials))
+                result = run_experiment(experiment, seed, trials)
+                if folder is not None:
+                    save(folder, experiment, seed, trials, result)
                 finished.put((experiment, None))
             except BaseException as error:  # it is raised again by who waits
                 finished.put((experiment, error))
@@ -173,6 +177,8 @@ def _run_some(some: Sequence[Experiment], folder: Path, seed: int, trials: int |
         threading.Thread(target=work, daemon=True).start()
     for _ in some:
         experiment, error = finished.get()
+        if isinstance(error, LostProcess):
+            raise error
         if error is not None:
             raise RuntimeError(f"{experiment.name} failed") from error
         yield experiment

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -194,6 +195,39 @@ def test_the_document_and_the_files_have_the_same_numbers(whole):
         assert f'<section id="{name}">' in page
     assert "reproduce table5 figure1 figure2e" in page
     assert "<script" not in page
+
+
+@pytest.mark.slow
+def test_two_processes_leave_the_cells_of_one_and_one_that_dies_leaves_what_is_finished(whole, tmp_path):
+    def start(folder, port):
+        words = [*FEW, "--trials", 50, "--out", folder, "--coordinator", f"127.0.0.1:{port}", "--num-processes", 2]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return [command(*words, "--process-id", number, **pipes) for number in (0, 1)]
+
+    first, second = start(tmp_path / "killed", free_port())
+    cells = tmp_path / "killed" / "cells"
+    deadline = time.monotonic() + 300
+    while len(list(cells.glob("*.json"))) < 2:
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    second.kill()
+    second.communicate()
+    out, err = first.communicate(timeout=300)
+    assert (first.returncode, out) == (1, "")
+    assert err.splitlines()[-1].startswith("jaxbias: another process of this run has stopped")
+    assert len(list(cells.glob("*.json"))) >= 2
+    for process in start(tmp_path / "killed", free_port()):
+        assert process.communicate(timeout=600)[1] is not None
+        assert process.returncode == 0
+    alone = {name: content for name, content in files_of(whole[0]).items() if name != "index.html"}
+    assert {name: content for name, content in files_of(tmp_path / "killed").items() if name != "index.html"} == alone
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def wrong_spec(paper, expects="agrees"):
