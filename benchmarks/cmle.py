@@ -1,7 +1,7 @@
 """How long `conditional_mle` takes, beside the paper's Algorithm 2 in NumPy; and how time and memory grow with the steps.
 
     python benchmarks/cmle.py                          # the comparison
-    python benchmarks/cmle.py --divergence --growth    # and Algorithm 2 in jaxbias, and one log of up to 100,000 steps
+    python benchmarks/cmle.py --divergence             # and Algorithm 2 in jaxbias
 
 The problem: logs of lil' UCB with tau 1, five arms, Normal rewards of sigma 1, every arm pulled once first. Algorithm 2 is
 contrastive divergence with the paper's settings. It is written twice in NumPy, to be read and to be fast; from the same random
@@ -10,7 +10,6 @@ apart by more than their noise: the distance of the sample means is the scale fo
 """
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import exponent, finish, in_child, machine, parser, peak_memory, print_machine, timed
+from common import finish, machine, parser, print_machine, timed
 from simulate import ARMS, MEAN, tables
 
 import jaxbias as jb
@@ -33,8 +32,6 @@ DIVERGENCE: dict[str, Any] = dict(
 )
 ITERATIONS, RATE, SAMPLES, TAIL = 600, 0.01, 30, 100  # Algorithm 2 as the paper runs it
 AHEAD = 6  # proposals that the tuned NumPy looks at together: of more, too many are thrown away once one is accepted
-STEP_LADDER = (100, 1_000, 10_000, 100_000)
-LADDER_POLICY, LADDER_MEAN = jb.Greedy(tau=1.0), np.linspace(1, 0.1, 10)
 
 
 class Result(NamedTuple):
@@ -295,35 +292,6 @@ def comparison(rows: list[Row], history: jb.History, numpy_logs: int) -> list[di
     ]
 
 
-def long_log(steps: int, repeats: int) -> dict[str, float]:
-    """Newton's method on one long log: seconds, those of the compilation, and the peak of memory of this process."""
-    mean = jnp.asarray(LADDER_MEAN, jnp.result_type(float))
-    history = jb.simulate(jax.random.key(0), LADDER_POLICY, FAMILY, mean, num_steps=steps, progress=False)
-
-    def run() -> jb.Estimate:
-        return jax.block_until_ready(jb.conditional_mle(jax.random.key(1), history, LADDER_POLICY, FAMILY))
-
-    first, _, estimate = timed(run)
-    best = min(timed(run)[0] for _ in range(repeats))
-    noise = float(np.mean(estimate.diagnostics["monte_carlo_error"] / estimate.stderr))
-    converged = float(np.mean(estimate.converged))
-    return {"seconds": best, "compile": first - best, "megabytes": peak_memory(), "noise": noise, "converged": converged}
-
-
-def long_log_in_child(steps: int, repeats: int) -> dict[str, float]:
-    """The same in a fresh process, whose peak of memory is then its own."""
-    return json.loads(in_child(__file__, "--long-log", f"--steps={steps}", f"--repeats={repeats}"))
-
-
-def growth(ladder: Sequence[int], repeats: int) -> dict[str, Any]:
-    """Time and memory against steps, with the fitted exponent of time."""
-    found = [long_log_in_child(steps, repeats) for steps in ladder]
-    by_steps = {name: [one[name] for one in found] for name in found[0]}
-    seconds = by_steps["seconds"]
-    exponents = {"exponent": exponent(ladder, seconds), "exponent_last": exponent(ladder[-2:], seconds[-2:])}
-    return {"steps": list(ladder), **by_steps, **exponents}
-
-
 def print_comparison(rows: list[dict[str, Any]], steps: int, numpy_logs: int) -> None:
     print(f"\nlil' UCB with tau 1, logs of {steps:,} steps. compile: the first call less the best. NumPy: one thread.")
     print("times: the speed over that of the two in NumPy, by the clock. noise: Monte Carlo error over standard error.")
@@ -338,25 +306,12 @@ def print_comparison(rows: list[dict[str, Any]], steps: int, numpy_logs: int) ->
         print(f"{row['name']:17} {row['logs']:5,} {times} {ratios} {distances} {noise}")
 
 
-def print_growth(found: dict[str, Any]) -> None:
-    print("\nNewton's method on one log of Greedy with tau 1, ten arms. converged: the share of the arms.")
-    print(f"{'Steps':>9} {'seconds':>9} {'compile':>9} {'peak MB':>9} {'noise':>9} {'converged':>9}")
-    names = ("steps", "seconds", "compile", "megabytes", "noise", "converged")
-    for row in zip(*(found[name] for name in names), strict=True):
-        print("{:>9,} {:>9.3f} {:>9.2f} {:>9.0f} {:>9.4f} {:>9.2f}".format(*row))
-    print(
-        f"Time grows as steps to the power {found['exponent']:.2f} over the whole range, {found['exponent_last']:.2f} at its end."
-    )
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser(__doc__, REPEATS)
     options.add_argument("--logs", type=int, default=LOGS)
     options.add_argument("--steps", type=int, default=STEPS)
     options.add_argument("--numpy-logs", type=int, default=NUMPY_LOGS, help="logs that NumPy is timed on, one at a time")
     options.add_argument("--divergence", action="store_true", help=f"also Algorithm 2 in jaxbias, on {DIVERGENCE_LOGS} logs")
-    options.add_argument("--growth", action="store_true", help="also time and memory against the steps of one log")
-    options.add_argument("--long-log", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args(arguments)
     if chosen.steps <= ARMS or chosen.repeats < 1 or not 1 <= chosen.numpy_logs <= chosen.logs:
         options.error(
@@ -367,18 +322,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parse(arguments)
-    if chosen.long_log:
-        print(json.dumps(long_log(chosen.steps, chosen.repeats)))
-        return
     found: dict[str, Any] = {"machine": machine(), "logs": chosen.logs, "steps": chosen.steps}
     print_machine(found["machine"])
     history = simulated(chosen.logs, chosen.steps)
     rows = compare(implementations(chosen.logs, chosen.numpy_logs, chosen.divergence), history, chosen.repeats)
     found["comparison"] = comparison(rows, history, chosen.numpy_logs)
     print_comparison(found["comparison"], chosen.steps, chosen.numpy_logs)
-    if chosen.growth:
-        found["growth"] = growth(STEP_LADDER, chosen.repeats)
-        print_growth(found["growth"])
     finish(found, chosen.json)
 
 

@@ -1,7 +1,7 @@
 """How long `measure_bias` takes, beside the same simulation in NumPy, numba and C; and how time and memory grow.
 
     python benchmarks/simulate.py                       # the comparison
-    python benchmarks/simulate.py --policies --growth   # and other policies, and growth with trials and steps
+    python benchmarks/simulate.py --policies            # and other policies
 
 The problem: lil' UCB, five arms, Normal rewards of sigma 1, every arm pulled once first. All report the bias of each arm's
 sample mean with its Monte Carlo standard error, and are checked against each other.
@@ -23,13 +23,10 @@ from common import (
     CORES,
     best_of,
     c_compiler,
-    exponent,
     finish,
-    in_child,
     machine,
     median,
     parser,
-    peak_memory,
     print_machine,
     timed,
 )
@@ -45,8 +42,6 @@ MEAN = np.array([1.0, 0.75, 0.5, 0.38, 0.25], np.float32)
 ARMS = len(MEAN)
 CHUNK = 8192  # trials at once in NumPy: fewer and the calls cost more than the work, more and they leave the cache
 TRIALS, STEPS, REPEATS = 100_000, 500, 5
-TRIAL_LADDER, LADDER_STEPS = (1_000, 10_000, 100_000, 1_000_000), 100
-STEP_LADDER, LADDER_TRIALS = (100, 1_000, 10_000), 2_000
 POLICIES = {
     "lil-ucb": jb.LilUCB(),
     "greedy": jb.Greedy(),
@@ -271,28 +266,6 @@ def comparison(rows: list[Row], trials: int, steps: int) -> list[dict[str, Any]]
     ]
 
 
-def growth(trial_ladder: Sequence[int], step_ladder: Sequence[int], repeats: int) -> dict[str, Any]:
-    """Time against trials and against steps, with fitted exponents, and the peak of memory against trials."""
-    by_trials = [best_of(lambda size=size: run_jaxbias(size, LADDER_STEPS), repeats)[0] for size in trial_ladder]
-    by_steps = [best_of(lambda size=size: run_jaxbias(LADDER_TRIALS, size), repeats)[0] for size in step_ladder]
-    return {
-        "trials": list(trial_ladder),
-        "seconds_by_trials": by_trials,
-        "exponent_of_trials": exponent(trial_ladder, by_trials),
-        "exponent_of_trials_last": exponent(trial_ladder[-2:], by_trials[-2:]),
-        "megabytes_by_trials": [memory_in_child(size, LADDER_STEPS) for size in trial_ladder],
-        "steps": list(step_ladder),
-        "seconds_by_steps": by_steps,
-        "exponent_of_steps": exponent(step_ladder, by_steps),
-        "exponent_of_steps_last": exponent(step_ladder[-2:], by_steps[-2:]),
-    }
-
-
-def memory_in_child(trials: int, steps: int) -> float:
-    """The peak of memory, in MB, of a fresh process that runs jaxbias once."""
-    return float(in_child(__file__, "--peak-memory", f"--trials={trials}", f"--steps={steps}"))
-
-
 def policy_speeds(trials: int, steps: int, repeats: int) -> dict[str, dict[str, float]]:
     """Steps per second of jaxbias under each policy, by the clock and by the seconds of all cores together."""
     speeds = {}
@@ -323,25 +296,11 @@ def print_policies(speeds: dict[str, dict[str, float]]) -> None:
         print(f"{name:16} {speed['steps_per_second'] / 1e6:9.1f} {speed['steps_per_cpu_second'] / 1e6:10.1f}")
 
 
-def print_growth(found: dict[str, Any]) -> None:
-    print(f"\n{'Trials':>9} {'seconds':>9} {'peak MB':>9}   ({LADDER_STEPS} steps)")
-    for row in zip(found["trials"], found["seconds_by_trials"], found["megabytes_by_trials"], strict=True):
-        print("{:>9,} {:>9.3f} {:>9.0f}".format(*row))
-    print(f"\n{'Steps':>9} {'seconds':>9}   ({LADDER_TRIALS:,} trials)")
-    for row in zip(found["steps"], found["seconds_by_steps"], strict=True):
-        print("{:>9,} {:>9.3f}".format(*row))
-    for name in ("trials", "steps"):
-        overall, last = found[f"exponent_of_{name}"], found[f"exponent_of_{name}_last"]
-        print(f"Time grows as {name} to the power {overall:.2f} over the whole range, {last:.2f} at its end.")
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser(__doc__, REPEATS)
     options.add_argument("--trials", type=int, default=TRIALS)
     options.add_argument("--steps", type=int, default=STEPS)
     options.add_argument("--policies", action="store_true", help="also the speed of other policies")
-    options.add_argument("--growth", action="store_true", help="also time and memory against trials, and time against steps")
-    options.add_argument("--peak-memory", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args(arguments)
     if chosen.steps < ARMS or min(chosen.trials, chosen.repeats) < 1:
         options.error(f"allowed: --steps {ARMS} or more, --trials and --repeats 1 or more")
@@ -350,10 +309,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parse(arguments)
-    if chosen.peak_memory:
-        run_jaxbias(chosen.trials, chosen.steps)
-        print(peak_memory())
-        return
     found: dict[str, Any] = {"machine": machine(), "trials": chosen.trials, "steps": chosen.steps}
     print_machine(found["machine"])
     rows = compare(implementations(), chosen.trials, chosen.steps, chosen.repeats)
@@ -362,9 +317,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.policies:
         found["policies"] = policy_speeds(chosen.trials, chosen.steps, chosen.repeats)
         print_policies(found["policies"])
-    if chosen.growth:
-        found["growth"] = growth(TRIAL_LADDER, STEP_LADDER, chosen.repeats)
-        print_growth(found["growth"])
     finish(found, chosen.json)
 
 

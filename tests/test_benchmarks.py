@@ -45,6 +45,11 @@ def matching(load):
 
 
 @pytest.fixture(scope="module")
+def growth(load):
+    return load("growth")
+
+
+@pytest.fixture(scope="module")
 def gpu(load):
     return load("gpu")
 
@@ -97,20 +102,40 @@ def test_first_pulls_alone_are_unbiased_in_every_implementation(benchmark):
 
 
 @pytest.mark.slow
-def test_growth_and_policies_run(benchmark, capsys):
-    found = benchmark.growth((256, 512), (6, 12), repeats=1)
-    benchmark.print_growth(found)
-    assert len(found["seconds_by_trials"]) == len(found["seconds_by_steps"]) == 2
-    assert all(10 < megabytes < 10_000 for megabytes in found["megabytes_by_trials"])
+def test_policies_run(benchmark, capsys):
     speeds = benchmark.policy_speeds(256, 6, repeats=1)
     benchmark.print_policies(speeds)
     assert {"greedy", "epsilon-greedy", "thompson", "lil-ucb, tau=1"} <= set(speeds)
     assert all(speed["steps_per_second"] > 0 for speed in speeds.values())
-    assert "Time grows as trials" in capsys.readouterr().out
+    assert "thompson" in capsys.readouterr().out
 
 
-def test_exponent_of_a_power_law(benchmark):
-    assert benchmark.exponent([1, 10, 100], [2.0, 20.0, 200.0]) == pytest.approx(1.0)
+def test_exponent_of_a_power_law(growth):
+    assert growth.exponent([1, 10, 100], [2.0, 20.0, 200.0]) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_growth(growth, monkeypatch, tmp_path, capsys):
+    ladders = [
+        growth.Ladder("simulate", "trials", growth.Size(0, 6, 2), (256, 512)),
+        growth.Ladder("conditional_mle", "arms", growth.Size(1, 12, 0), (2, 3)),
+        growth.Ladder("mean_matching", "steps", growth.Size(1, 0, 2), (6, 12)),
+    ]
+    monkeypatch.setattr(growth, "LADDERS", ladders)
+    growth.main(["--small", "--repeats=1", f"--json={tmp_path / 'found.json'}", f"--plot={tmp_path / 'growth.png'}"])
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [ladder["sizes"] for ladder in found["ladders"]] == [[256, 512], [2, 3], [6, 12]]
+    assert all(second > 0 for ladder in found["ladders"] for second in ladder["seconds"])
+    assert all(10 < megabytes < 10_000 for megabytes in found["memory"]["megabytes"])
+    assert (tmp_path / "growth.png").read_bytes()[:4] == b"\x89PNG"
+    assert "time grows as arms to the power" in capsys.readouterr().out
+
+
+def test_the_ladders_are_those_that_are_asked_for(growth):
+    longest = {(ladder.tool, ladder.over): ladder.sizes[-1] for ladder in growth.chosen_ladders(small=False, large=True)}
+    assert longest["simulate", "trials"] == 10**7
+    assert {longest[tool, "steps"] for tool in ("simulate", "conditional_mle", "mean_matching")} == {10**6}
+    assert {longest[tool, "arms"] for tool in ("simulate", "conditional_mle", "mean_matching")} == {200}
 
 
 def test_distance_counts_in_combined_standard_errors(benchmark):
@@ -177,17 +202,6 @@ def test_comparison_of_estimators(cmle, monkeypatch, tmp_path, capsys):
     assert "tuned NumPy" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_growth_with_steps(cmle, monkeypatch, capsys):
-    real = cmle.long_log_in_child(20, repeats=1)
-    assert 10 < real["megabytes"] < 10_000
-    monkeypatch.setattr(cmle, "long_log_in_child", lambda steps, repeats: {**real, "seconds": 2.0 * steps})
-    found = cmle.growth((20, 40, 80), repeats=1)
-    cmle.print_growth(found)
-    assert found["exponent"] == pytest.approx(1.0)
-    assert "to the power 1.00" in capsys.readouterr().out
-
-
 def test_sizes_of_logs_that_are_not_allowed(cmle):
     for wrong in ("--steps=5", "--logs=2", "--numpy-logs=0", "--repeats=0"):
         with pytest.raises(SystemExit):
@@ -195,15 +209,13 @@ def test_sizes_of_logs_that_are_not_allowed(cmle):
 
 
 @pytest.mark.slow
-def test_mean_matching(matching, monkeypatch, tmp_path, capsys):
+def test_mean_matching(matching, tmp_path, capsys):
     path = tmp_path / "found.json"
-    monkeypatch.setattr(matching, "STEP_LADDER", (20, 40))
-    matching.main(["--logs=3", "--steps=8", "--repeats=1", "--growth", f"--json={path}"])
+    matching.main(["--logs=3", "--steps=8", "--repeats=1", f"--json={path}"])
     found = json.loads(path.read_text())
     assert found["comparison"]["trials"] >= 3 * 2048
     assert found["comparison"]["times_simulation"] > 0
-    assert [row["steps"] for row in found["growth"]["rows"]] == [20, 40]
-    assert "to the power" in capsys.readouterr().out
+    assert "ratio" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         matching.main(["--steps=5"])
 
