@@ -8,8 +8,9 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.estimators import Estimate
-from jaxbias.paper.experiments import METHODS, Experiment, Figure, Result, run_experiment, summarise
-from jaxbias.paper.spec import percent
+from jaxbias.paper import SPECS
+from jaxbias.paper.experiments import METHODS, Experiment, Figure, Result, _correlation, run_experiment, summarise
+from jaxbias.paper.spec import judge, percent
 
 ORIGINAL = Experiment(policy="Greedy", mean=(1.0, 0.75), steps=8, more=100)
 TRIALS = 400
@@ -93,6 +94,24 @@ def test_figures_of_the_figures():
 
     assert later.figures["correlation"].value == pytest.approx(np.corrcoef(error, pulls)[0, 1])
     assert later.figures["rank correlation"].value == pytest.approx(stats.spearmanr(error, pulls).statistic)
+
+
+def test_the_error_of_a_correlation_is_its_spread_over_samples():
+    draws = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=(2000, 200))
+    found = np.array([_correlation(*sample.T) for sample in draws])
+    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.06)
+
+
+def test_figure_1_is_the_papers_closed_form():
+    found = reproduce_cells("figure1")
+    assert [cell.verdict for cell in found] == ["agrees"] * 4
+    assert (found[0].entry.column, found[0].ours) == ("distance from the closed form", 0.0)
+    assert found[3].ours > 0.05
+
+
+def reproduce_cells(name):
+    results = {experiment: run_experiment(experiment, seed=0) for experiment in SPECS[name].experiments}
+    return [judge(entry, results) for entry in SPECS[name].entries]
 
 
 @pytest.mark.slow
