@@ -113,8 +113,8 @@ def count(
     lengths: Int[Array | np.ndarray, "*trials"] | None = None,
 ) -> ArmStatistics:
     """Pulls and summed rewards of each arm, over all steps or the first `lengths`."""
-    lengths = jnp.shape(arms)[-1] if lengths is None else lengths
-    pulls, total = _count(jnp.asarray(arms), jnp.asarray(rewards), jnp.asarray(lengths), num_arms)
+    taken = jnp.asarray(jnp.shape(arms)[-1] if lengths is None else lengths)
+    pulls, total = _count(jnp.asarray(arms), jnp.asarray(rewards), taken, num_arms)
     return ArmStatistics(pulls=pulls, total=total)
 
 

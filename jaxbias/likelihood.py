@@ -2,9 +2,9 @@
 
     sum over steps of   family.log_prob(reward, mean of its arm)   +   policy.log_probs(state before the step)[arm]
 
-A forced pull has no second term. In a batch every choice has the state before the batch. For a policy that looks at pulls and sums only, every state before a step is a running sum
-over one-hot arms, so the whole is a few array operations of size steps x arms; for any other policy it is a scan over its own
-`update`.
+A forced pull has no second term, and in a batch every choice has the state before the batch. For a policy that looks at pulls
+and sums only, every state before a step is a running sum over one-hot arms, so the whole is a few array operations of size
+steps x arms; for any other policy it is a scan over its own `update`.
 """
 
 from collections.abc import Callable
@@ -82,8 +82,8 @@ def choices_made(
     arms: Int[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int, seen: Seen = None
 ) -> Int[Array, "steps arms"]:
     """How many choices of each arm were made from the state before each step: one, none, or those of a whole batch."""
-    seen = jnp.arange(arms.shape[0]) if seen is None else jnp.asarray(seen)
-    return jnp.zeros((arms.shape[0], num_arms), jnp.int32).at[seen, arms].add(1 - forced.astype(jnp.int32))
+    before = jnp.arange(arms.shape[0]) if seen is None else jnp.asarray(seen)
+    return jnp.zeros((arms.shape[0], num_arms), jnp.int32).at[before, arms].add(1 - forced.astype(jnp.int32))
 
 
 def log_prob_of_choices(choices: Int[Array, " arms"], log_probs: Float[Array, " arms"]) -> Float[Array, ""]:

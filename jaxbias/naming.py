@@ -19,6 +19,8 @@ class PolicyName(StrEnum):
     UCB1 = "ucb1"
     Thompson = "thompson"
     BetaThompson = "beta-thompson"
+    ExplorationSampling = "exploration-sampling"
+    BetaExplorationSampling = "beta-exploration-sampling"
     PlayTheWinner = "play-the-winner"
     Exp3 = "exp3"
     Uniform = "uniform"

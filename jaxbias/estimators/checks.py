@@ -25,7 +25,7 @@ def check_level(level: float) -> None:
 
 
 def check_history(history: History) -> History:
-    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log without its empty end."""
+    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end."""
     arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         raise ValueError(f"history has arms of shape {arms.shape} and rewards of shape {rewards.shape}; allowed: both (steps,)")
@@ -56,6 +56,15 @@ def check_whole(history: History, method: str) -> None:
     """Refuses trials of different lengths, for a method that takes one log of them at a time."""
     if history.lengths is not None:
         raise ValueError(f"history has trials that a rule stopped early; allowed with {method}: one of them, history.trial(0)")
+
+
+def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
+    """The most steps an experiment could have had, where a rule could stop it."""
+    if num_steps is None:
+        return history.num_steps
+    if stop is None or num_steps < history.num_steps:
+        raise ValueError(f"num_steps is {num_steps}; allowed: {history.num_steps}, as the log has, or more, and only with `stop`")
+    return num_steps
 
 
 def _check_batches(history: History, num_steps: int) -> None:

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
 from jaxbias.estimators.adaptive_weighting import adaptive_weighting
+from jaxbias.estimators.batched_ols import batched_ols
 from jaxbias.estimators.checks import check_history
 from jaxbias.estimators.conditional_mle import conditional_mle
 from jaxbias.estimators.confidence_sequence import confidence_sequence
@@ -49,6 +50,7 @@ METHODS: dict[str, Callable[[Question], Estimate]] = {
     "adaptive_weighting": lambda ask: adaptive_weighting(ask.history, _known(ask), ask.family, level=ask.level),
     "conditional_mle": lambda ask: conditional_mle(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
     "mean_matching": lambda ask: mean_matching(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
+    "batched_ols": lambda ask: batched_ols(ask.history, ask.family, level=ask.level),
     "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level),
 }
 

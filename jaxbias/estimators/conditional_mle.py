@@ -297,7 +297,9 @@ def _recorded_draws(history: History, policy: Policy) -> Float[Array, "*trials s
     if history.draws is None:
         raise ValueError("given_draws is True and history.draws is None; allowed: what simulate(..., keep_draws=True) records")
     if history.batch_sizes is not None:
-        raise ValueError("given_draws is True and history has batches; allowed: draws that are integrated out (given_draws=False)")
+        raise ValueError(
+            "given_draws is True and history has batches; allowed: draws that are integrated out (given_draws=False)"
+        )
     expected = (*history.arms.shape, history.num_arms)
     if history.draws.shape != expected:
         raise ValueError(f"history.draws has shape {history.draws.shape}; allowed: {expected}, one draw for each step and arm")

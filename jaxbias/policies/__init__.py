@@ -8,6 +8,7 @@ from jaxbias.policies.base import (
     keeps_statistics,
     sample_arm,
 )
+from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSampling
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
@@ -17,9 +18,11 @@ from jaxbias.policies.urn import PlayTheWinner
 __all__ = [
     "UCB1",
     "ArmStatistics",
+    "BetaExplorationSampling",
     "BetaThompson",
     "EpsilonGreedy",
     "Exp3",
+    "ExplorationSampling",
     "Greedy",
     "IndexPolicy",
     "LilUCB",
