@@ -176,8 +176,7 @@ def _measure(
     features = _features(problem, final)
     if problem.stop is not None or asked.choose is not None:
         to_the_end = _run(problem._replace(stop=None), words, num_steps, plan) if problem.stop is not None else (final,)
-        errors = (_errors(problem, statistics) for statistics in (to_the_end[0], final))
-        features |= source_features(*errors, final, asked.choose)
+        features |= source_features(_errors(problem, to_the_end[0]), _errors(problem, final), final, asked.choose)
     moments = {name: _block_moments(value, counted) for name, value in features.items()}
     if asked.trajectory:
         moments["trajectory"] = jax.tree.map(lambda *steps: jnp.concatenate(steps).swapaxes(0, 1), *parts)

@@ -27,7 +27,8 @@ class History:
         arms: the arm pulled at each step, 0 to num_arms - 1.
         rewards: the reward it gave.
         num_arms: how many arms there were, pulled or not.
-        forced: True where the arm was not chosen by the policy; without it, the first pull of each arm.
+        forced: True where the arm was not chosen by the policy; without it, the first pull of each arm, or with batches the first
+            batch, whose choices had seen nothing.
         held_out: a second reward of the same arm that the policy did not see, where one was drawn.
         draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
         lengths: (), how many of the steps were taken before a stopping rule ended the trial; what follows them is empty.
@@ -64,8 +65,12 @@ class History:
 
     @property
     def forced_steps(self) -> Bool[Array, "*trials steps"]:
-        """`forced`, or where it was not given, whether a step is the first pull of its arm."""
-        return first_pulls(self.arms, self.num_arms) if self.forced is None else jnp.asarray(self.forced)
+        """`forced`, or where it was not given, whether a step is the first pull of its arm, or one of the first batch."""
+        if self.forced is not None:
+            return jnp.asarray(self.forced)
+        if self.batch_sizes is None:
+            return first_pulls(self.arms, self.num_arms)
+        return jnp.broadcast_to(jnp.arange(self.num_steps) < self.batch_sizes[0], jnp.shape(self.arms))
 
     @property
     def seen_steps(self) -> Int[np.ndarray, " steps"] | None:

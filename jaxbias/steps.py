@@ -252,7 +252,7 @@ def _share_out(key: Any, log_probs: Float[Array, " arms"], number: Int[Array, ""
     return jnp.diff(covered, prepend=0)
 
 
-def _take_one(left: Float[Array, " arms"], arm: Int[Array, ""], forced: Any) -> Float[Array, " arms"]:
+def _take_one(left: Any, arm: Int[Array, ""], forced: Any) -> Float[Array, " arms"]:
     """What is left of a batch after one pull; one that was forced was not of it."""
     if forced is True:
         return left

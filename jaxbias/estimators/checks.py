@@ -48,8 +48,9 @@ def check_history(history: History) -> History:
         batch_sizes=history.batch_sizes,
         allocation=history.allocation,
     )
-    whole = history.lengths is None or arms.ndim == 2 or not is_concrete(history.lengths)
-    return checked if whole else cut(checked, int(history.lengths))
+    if history.lengths is None or arms.ndim == 2 or not is_concrete(history.lengths):
+        return checked
+    return cut(checked, int(history.lengths))
 
 
 def check_whole(history: History, method: str) -> None:
