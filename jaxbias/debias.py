@@ -192,7 +192,7 @@ def _compare(
         left_out = _too_long(log.history, methods)
     methods = tuple(name for name in methods if name not in left_out)
     propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
-    options = dict(methods=methods, level=level, propensities=propensities, progress=tell, **ending._asdict())
+    options: dict[str, Any] = dict(methods=methods, level=level, propensities=propensities, progress=tell, **ending._asdict())
     table = compare(key, log.history, policy, family, **options)
     return dataclasses.replace(table, reasons={**table.reasons, **left_out})
 
