@@ -92,11 +92,12 @@ def condense(
     steps_of_batch = np.where(large, num_arms, batch_sizes)
     first_step = np.cumsum(steps_of_batch) - steps_of_batch
     batch, within = np.repeat(np.arange(len(batch_sizes)), batch_sizes), np.arange(sum(batch_sizes)) - seen_by_batch(batch_sizes)
-    place = jnp.asarray(first_step[batch]) + jnp.where(jnp.asarray(large[batch]), arms, jnp.asarray(within))
+    within_batch = jnp.where(jnp.asarray(large[batch]), arms, jnp.asarray(within, arms.dtype))
+    place = jnp.asarray(first_step[batch], arms.dtype) + within_batch
     num_steps = int(steps_of_batch.sum())
     by_arm = jnp.asarray(np.repeat(large, steps_of_batch))
     which = np.arange(num_steps) - np.repeat(first_step, steps_of_batch)
-    new_arms = jnp.where(by_arm, jnp.asarray(which), jnp.zeros(num_steps, arms.dtype).at[place].max(arms)).astype(arms.dtype)
+    new_arms = jnp.where(by_arm, jnp.asarray(which, arms.dtype), jnp.zeros(num_steps, arms.dtype).at[place].max(arms))
     choices = jnp.zeros((num_steps, num_arms), jnp.int32).at[first_step[batch], arms].add(1 - forced.astype(jnp.int32))
     sizes = jnp.zeros(num_steps, arms.dtype).at[place].add(1)
     return _with_pulls(new_arms, jnp.zeros(num_steps, rewards.dtype).at[place].add(rewards), sizes, choices)
