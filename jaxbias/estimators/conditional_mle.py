@@ -17,6 +17,7 @@ from jaxbias.estimators.checks import (
     check_level,
     check_rewards,
     check_unit_rewards,
+    check_whole,
     first_unpulled,
     is_random,
     refuse,
@@ -277,6 +278,7 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
     if not isinstance(family, Normal):
         raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
     checked = dataclasses.replace(check_history(history), held_out=None)
+    check_whole(checked, "conditional_mle")
     check_rewards(checked, family)
     check_unit_rewards(checked, policy)
     if checked.allocation == "shares":
