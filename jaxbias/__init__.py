@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from jaxbias.policies import ArmStatistics as ArmStatistics
     from jaxbias.policies import BetaExplorationSampling as BetaExplorationSampling
     from jaxbias.policies import BetaThompson as BetaThompson
+    from jaxbias.policies import Clipped as Clipped
     from jaxbias.policies import EpsilonGreedy as EpsilonGreedy
     from jaxbias.policies import Exp3 as Exp3
     from jaxbias.policies import ExplorationSampling as ExplorationSampling
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from jaxbias.policies import Policy as Policy
     from jaxbias.policies import StatisticsPolicy as StatisticsPolicy
     from jaxbias.policies import Thompson as Thompson
+    from jaxbias.policies import Transformed as Transformed
     from jaxbias.policies import Uniform as Uniform
     from jaxbias.rewards import Bernoulli as Bernoulli
     from jaxbias.rewards import Family as Family
@@ -114,6 +116,7 @@ _ROOMS = {
         "ArmStatistics",
         "BetaExplorationSampling",
         "BetaThompson",
+        "Clipped",
         "EpsilonGreedy",
         "Exp3",
         "ExplorationSampling",
@@ -124,6 +127,7 @@ _ROOMS = {
         "Policy",
         "StatisticsPolicy",
         "Thompson",
+        "Transformed",
         "Uniform",
     ),
     "rewards": ("Bernoulli", "Family", "Normal"),

@@ -12,6 +12,7 @@ from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSam
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
+from jaxbias.policies.transformed import Clipped, Transformed
 from jaxbias.policies.ucb import UCB1, LilUCB
 from jaxbias.policies.urn import PlayTheWinner
 
@@ -20,6 +21,7 @@ __all__ = [
     "ArmStatistics",
     "BetaExplorationSampling",
     "BetaThompson",
+    "Clipped",
     "EpsilonGreedy",
     "Exp3",
     "ExplorationSampling",
@@ -30,6 +32,7 @@ __all__ = [
     "Policy",
     "StatisticsPolicy",
     "Thompson",
+    "Transformed",
     "Uniform",
     "check_policy",
     "keeps_statistics",
