@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from common import finish, machine, parser, print_machine, print_quality, quality, timed
 
 import jaxbias as jb

@@ -11,6 +11,7 @@ from jaxbias.estimators import Comparison, Estimate
 from jaxbias.estimators.bias_at import ArmBias
 from jaxbias.fit import PolicyFit
 from jaxbias.policies import Uniform
+from jaxbias.rewards import Bernoulli
 
 CLEAR = 3  # standard errors from 0 before a sign is called a finding: chance does that once in 370 times
 LONGEST = 80  # characters of a label in a sentence: many begin and end alike
@@ -127,7 +128,7 @@ def best_arm(estimate: Estimate, level: float) -> BestArm | None:
 def sentences(analysis: Analysis) -> list[str]:
     """What the figures say, in the order a reader needs it."""
     said = [fit_sentence(analysis), f"Recommended: {analysis.recommended.method}, because {analysis.recommended.why}."]
-    said += [best_sentence(analysis), bias_sentence(analysis), doubt_sentence(analysis)]
+    said += [best_sentence(analysis), bias_sentence(analysis), doubt_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in said if sentence]
 
 
@@ -202,6 +203,45 @@ def bias_groups(found: ArmBias) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low = found.bias < -CLEAR * found.stderr
     high = found.bias > CLEAR * found.stderr
     return np.flatnonzero(low), np.flatnonzero(high), np.flatnonzero(~low & ~high & np.isfinite(found.bias))
+
+
+def few_sentence(analysis: Analysis) -> str:
+    """What a log of successes and failures with hardly a pull of some arm can show, and what no method can make of it.
+
+    By the intervals that hold whatever chose the arms.
+    """
+    pulls, safe = np.asarray(analysis.table.pulls), analysis.table.estimates.get("confidence_sequence")
+    few = np.flatnonzero((pulls > 0) & (pulls < FEW_PULLS))
+    if not len(few) or safe is None or not isinstance(analysis.family, Bernoulli):
+        return ""
+    lower, upper = np.asarray(safe.lower, np.float64), np.asarray(safe.upper, np.float64)
+    level = f"{100 * analysis.table.level:g}%"
+    known = [arm for arm in np.flatnonzero(pulls >= FEW_PULLS) if lower[arm] > 0]
+    can = [f"the mean of {quote(analysis.labels[arm])} is above {lower[arm]:.2f}" for arm in known[:MOST_NAMED]]
+    weakest = int(few[np.argmin(pulls[few])])
+    label = quote(analysis.labels[weakest])
+    cannot = (
+        f"{label} has {count_pulls(pulls[weakest])}, so that its mean may be anything from {lower[weakest]:.2f} to "
+        f"{upper[weakest]:.2f}, and one reward the other way would move its sample mean by {1 / pulls[weakest]:.2f}"
+    )
+    if known:
+        rival = known[int(np.argmax(pulls[known]))]
+        ends = lower[rival] - upper[weakest], upper[rival] - lower[weakest]
+        cannot += f"; a lead of {quote(analysis.labels[rival])} over it from {ends[0]:.2f} to {ends[1]:.2f} goes with this log"
+    shown = f"whatever chose the arms, {name_clauses(can)} ({level} each)" if can else "very little"
+    return (
+        f"What {count_pulls(pulls.sum())} can show: {shown}. What they cannot: {cannot}. More pulls of {label} would tell; another "
+        "method would not."
+    )
+
+
+def name_clauses(clauses: list[str]) -> str:
+    """Several clauses as one.
+
+    >>> name_clauses(["a is 1", "b is 2", "c is 3"])
+    'a is 1, b is 2 and c is 3'
+    """
+    return clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
 
 def doubt_sentence(analysis: Analysis) -> str:

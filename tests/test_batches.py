@@ -219,7 +219,7 @@ def test_batched_ols_under_drift():
     drifted = jb.batched_ols(jb.History(**{**vars(history), "rewards": np.asarray(history.rewards) + drift[None]}), family)
     np.testing.assert_allclose(found.diagnostics["difference"], drifted.diagnostics["difference"], atol=2e-5)
     ends = [np.asarray(found.diagnostics[f"difference_{end}"])[:, 1] for end in ("lower", "upper")]
-    covered = (ends[0] <= -0.3) & (-0.3 <= ends[1])
+    covered = (ends[0] <= -0.3) & (ends[1] >= -0.3)
     assert abs(covered.mean() - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 1000)
 
 

@@ -196,12 +196,21 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
         fit=[setting for setting, value in of_policy.items() if value == FIT],
         opening=settings.get("opening", "forced"),
         allocation=settings.get("allocation", "independent"),
-        stop=build_stop({name: settings[name] for name in STOP_SETTINGS if name in settings}, log.labels),
-        num_steps=int(settings["max_steps"]) if "max_steps" in settings else None,
+        **_ending(settings, log),
         progress=tell,
         methods=[str(method) for method in settings["method"]] if "method" in settings else None,
     )
     return dataclasses.replace(analysis, seed=seed)
+
+
+def _ending(settings: dict[str, Any], log: Any) -> dict[str, Any]:
+    """The rule that could stop the experiment, and how many rows it could have had."""
+    rule = build_stop({name: settings[name] for name in STOP_SETTINGS if name in settings}, log.labels)
+    rows, most = log.history.num_steps, settings.get("max_steps")
+    if most is not None and (rule is None or most < rows):
+        allowed = f"{rows}, the rows of the log, or more, and only with --stop-difference or --stop-mean"
+        raise ValueError(f"--max-steps is {most:g}; allowed: {allowed}")
+    return {"stop": rule, "num_steps": most and int(most)}
 
 
 def _family(settings: dict[str, Any], sigma: Any, num_arms: int) -> Any:
