@@ -51,7 +51,9 @@ def in_batches(trials: int) -> list[Any]:
     rows = []
     for name, policy in POLICIES.items():
         for allocation in ("independent", "shares"):
-            options = dict(num_steps=SIZE * NUMBER, num_trials=trials, batch_size=SIZE, allocation=allocation, progress=False)
+            options: dict[str, Any] = dict(
+                num_steps=SIZE * NUMBER, num_trials=trials, batch_size=SIZE, allocation=allocation, progress=False
+            )
             history = jb.simulate(jax.random.key(11), policy, FAMILY, MEAN, **options)
             methods = {method: by for method, by in BATCHED.items() if (method, allocation) != ("conditional_mle", "shares")}
             rows += measure(f"{name}, {allocation}", history, policy, MEAN, methods)
@@ -60,7 +62,7 @@ def in_batches(trials: int) -> list[Any]:
 
 def stopped(trials: int) -> list[Any]:
     policy = jb.Uniform()
-    options = dict(num_steps=STOPPED_STEPS, num_trials=trials, stop=RULE, progress=False)
+    options: dict[str, Any] = dict(num_steps=STOPPED_STEPS, num_trials=trials, stop=RULE, progress=False)
     history = jb.simulate(jax.random.key(11), policy, FAMILY, STOPPED_MEAN, **options)
     return measure("Uniform, stopped when arm 0 is at 0.9", history, policy, STOPPED_MEAN, STOPPED)
 

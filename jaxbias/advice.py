@@ -141,8 +141,8 @@ def fit_sentence(analysis: Analysis) -> str:
         return f"Every pull was forced: the log says nothing for or against {name}."
     if fit.verdict == "impossible" and analysis.log.history.allocation == "shares":
         return (
-            f"The log cannot come from {name} by shares: in batches with {fit.impossible:,} of its {fit.choices:,} choices an arm "
-            "is off its share by one pull or more. What relies on the policy is not to be trusted."
+            f"The log cannot come from {name} by shares: in batches with {fit.impossible:,} of its {fit.choices:,} choices an "
+            "arm is off its share by one pull or more. What relies on the policy is not to be trusted."
         )
     if fit.verdict == "impossible":
         first = fit.surprises[0]
@@ -230,8 +230,8 @@ def few_sentence(analysis: Analysis) -> str:
         cannot += f"; a lead of {quote(analysis.labels[rival])} over it from {ends[0]:.2f} to {ends[1]:.2f} goes with this log"
     shown = f"whatever chose the arms, {name_clauses(can)} ({level} each)" if can else "very little"
     return (
-        f"What {count_pulls(pulls.sum())} can show: {shown}. What they cannot: {cannot}. More pulls of {label} would tell; another "
-        "method would not."
+        f"What {count_pulls(pulls.sum())} can show: {shown}. What they cannot: {cannot}. More pulls of {label} would tell; "
+        "another method would not."
     )
 
 

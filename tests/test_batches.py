@@ -125,7 +125,7 @@ def test_shares_in_the_simulation_and_their_fit():
     off[10:40][off[10:40] == 0] = 1
     wrong = jb.check_fit(KEY, jb.History(**{**vars(one), "arms": off}), policy)
     assert (wrong.verdict, wrong.impossible > 0) == ("impossible", True)
-    with pytest.raises(ValueError, match="history.allocation is 'shares'; allowed: 'independent'"):
+    with pytest.raises(ValueError, match=r"history\.allocation is 'shares'; allowed: 'independent'"):
         jb.conditional_mle(KEY, one, policy, family)
 
 

@@ -130,8 +130,9 @@ def test_the_ecmo_example_is_not_to_be_trusted(capsys):
     assert found["fit"]["log_prob"] == pytest.approx(np.log(1 / 26))
     safe = [arm["estimates"]["confidence_sequence"] for arm in found["arms"]]
     assert found["sentences"][-1].startswith(
-        f"What 12 pulls can show: whatever chose the arms, the mean of 'ECMO' is above {safe[1]['lower']:.2f} (95% each). What they "
-        f"cannot: 'conventional' has 1 pull, so that its mean may be anything from {safe[0]['lower']:.2f} to {safe[0]['upper']:.2f}, "
+        f"What 12 pulls can show: whatever chose the arms, the mean of 'ECMO' is above {safe[1]['lower']:.2f} (95% each). What "
+        f"they cannot: 'conventional' has 1 pull, so that its mean may be anything from {safe[0]['lower']:.2f} to "
+        f"{safe[0]['upper']:.2f}, "
         "and one reward the other way would move its sample mean by 1.00; a lead of 'ECMO' over it from "
     )
 
@@ -269,7 +270,8 @@ BAD = {
     "debias ": "LOG is empty; allowed: a path, or - for standard input",
     "debias log.csv --sigma 1 --max-steps 99": "--max-steps is 99; allowed: 2, the rows of the log, or more, and only with "
     "--stop-difference or --stop-mean",
-    "debias log.csv --sigma 1 --stop-first 9": "--stop-first is given without a rule; allowed: with --stop-difference or --stop-mean",
+    "debias log.csv --sigma 1 --stop-first 9": "--stop-first is given without a rule; allowed: with --stop-difference or "
+    "--stop-mean",
     "debias log.csv --sigma 1 --stop-mean 1 --stop-arm nope": "--stop-arm is 'nope'; allowed: a, b",
     "debias log.csv --sigma 1 --allocation shares": "--allocation is 'shares' and the log has no batches; allowed: a log with a "
     "column 'batch'",

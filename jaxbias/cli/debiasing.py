@@ -195,7 +195,7 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
         level=settings.get("level", 0.95),
         fit=[setting for setting, value in of_policy.items() if value == FIT],
         opening=settings.get("opening", "forced"),
-        allocation=settings.get("allocation", "independent"),
+        allocation=str(settings.get("allocation", "independent")),  # pyright: ignore  (a word of Allocation)
         **_ending(settings, log),
         progress=tell,
         methods=[str(method) for method in settings["method"]] if "method" in settings else None,
