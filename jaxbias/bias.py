@@ -33,6 +33,7 @@ from jaxbias.simulate import (
     prepare,
     split_into_chunks,
     statistics_of,
+    trials_at_once,
 )
 
 BLOCK = 256  # trials summed together: a power of two, as the sum is a tree
@@ -122,7 +123,7 @@ def measure_bias(
     if after is not None and not num_arms <= after <= num_steps:
         raise ValueError(f"after is {after}; allowed: {num_arms} (every arm is pulled once first) to {num_steps}")
     mesh = trial_mesh(math.ceil(num_trials / BLOCK), (root, problem))
-    chunks = split_into_chunks(num_trials, chunk_size, BLOCK, devices=device_count(mesh))
+    chunks = split_into_chunks(num_trials, chunk_size, BLOCK, trials_at_once(num_arms), device_count(mesh))
     run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, trajectory=trajectory, after=after, mesh=mesh)
     merged, snapshots = None, []
     for firsts in chunks.starts(progress):
