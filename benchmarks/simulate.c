@@ -84,17 +84,30 @@ static int below_curve(Random *random, int layer, double x) {
     return low + uniform(random) * (high - low) < 1;
 }
 
-static inline float normal(Random *random) {
-    for (;;) {
-        uint64_t bits = next_bits(random);
-        int layer = bits & (LAYERS - 1);
-        int32_t position = (int32_t)(bits >> 32);
-        uint32_t distance = position < 0 ? -(uint32_t)position : (uint32_t)position;
-        float x = (float)position * scale[layer];
-        if (__builtin_expect(distance < inside[layer], 1)) return x;
-        if (layer == 0) return (float)(position < 0 ? -tail(random) : tail(random));
-        if (below_curve(random, layer, x)) return x;
-    }
+static inline float normal_from(uint64_t bits, Random *random);
+
+/* The 1% that are not plainly inside a layer; apart, so that the rest stays short where it is inlined. */
+static __attribute__((noinline)) float rare_normal(Random *random, int layer, int32_t position) {
+    if (layer == 0) return (float)(position < 0 ? -tail(random) : tail(random));
+    float x = (float)position * scale[layer];
+    return below_curve(random, layer, x) ? x : normal_from(next_bits(random), random);
+}
+
+static inline float normal_from(uint64_t bits, Random *random) {
+    int layer = bits & (LAYERS - 1);
+    int32_t position = (int32_t)(bits >> 32);
+    uint32_t distance = position < 0 ? -(uint32_t)position : (uint32_t)position;
+    if (__builtin_expect(distance < inside[layer], 1)) return (float)position * scale[layer];
+    return rare_normal(random, layer, position);
+}
+
+/* One for each lane. First all the bits, as the state of the generator then stays in registers. */
+static inline void draw_normals(Random *random, float normals[LANES]) {
+    Random local = *random;
+    uint64_t bits[LANES];
+    for (int lane = 0; lane < LANES; lane++) bits[lane] = next_bits(&local);
+    *random = local;
+    for (int lane = 0; lane < LANES; lane++) normals[lane] = normal_from(bits[lane], random);
 }
 
 /* The simulation. A policy has two tables by pulls: by what a sum is multiplied, and the width, which lil' UCB adds to that and
@@ -136,8 +149,10 @@ static inline void explore(Random *random, float epsilon, int32_t arms[LANES]) {
 
 static inline void choose_drawn(Random *random, const Floats index, const Floats width, int32_t arms[LANES]) {
     Floats drawn;
-    for (int k = 0; k < ARMS; k++)
-        for (int lane = 0; lane < LANES; lane++) drawn[k][lane] = index[k][lane] + width[k][lane] * normal(random);
+    for (int k = 0; k < ARMS; k++) {
+        draw_normals(random, drawn[k]);
+        for (int lane = 0; lane < LANES; lane++) drawn[k][lane] = index[k][lane] + width[k][lane] * drawn[k][lane];
+    }
     choose_largest(drawn, arms);
 }
 
@@ -146,21 +161,25 @@ static inline __attribute__((always_inline)) void run_group(
     const int policy, const Job *job, Random *random, long first, double *sums) {
     Floats total, index, width;
     Ints pulls;
-    for (int k = 0; k < ARMS; k++)
+    float noise[LANES];
+    for (int k = 0; k < ARMS; k++) {
+        draw_normals(random, noise);
         for (int lane = 0; lane < LANES; lane++) {
-            total[k][lane] = job->mean[k] + normal(random);
+            total[k][lane] = job->mean[k] + noise[lane];
             index[k][lane] = total[k][lane] * job->inverse[1] + (policy == LIL_UCB ? job->width[1] : 0);
             width[k][lane] = job->width[1];
             pulls[k][lane] = 1;
         }
+    }
     for (long step = ARMS; step < job->steps; step++) {
         int32_t arms[LANES];
         if (policy == THOMPSON) choose_drawn(random, index, width, arms);
         else choose_largest(index, arms);
         if (policy == EPSILON_GREEDY) explore(random, job->epsilon, arms);
+        draw_normals(random, noise);
         for (int lane = 0; lane < LANES; lane++) {
             int32_t arm = arms[lane], count = ++pulls[arm][lane];
-            float sum = total[arm][lane] += job->mean[arm] + normal(random);
+            float sum = total[arm][lane] += job->mean[arm] + noise[lane];
             index[arm][lane] = sum * job->inverse[count] + (policy == LIL_UCB ? job->width[count] : 0);
             if (policy == THOMPSON) width[arm][lane] = job->width[count];
         }
