@@ -11,7 +11,7 @@ from jaxbias import report
 from jaxbias.cli.app import app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Numbers, Policy, Seed, Sigma, make_key, refuse_fit, with_policy_options
-from jaxbias.cli.processes import spread_over, with_process_options
+from jaxbias.cli.processes import Processes, spread_over, with_process_options
 from jaxbias.naming import FamilyName, PolicyName, build_family, build_policy, describe
 
 MEANS = [1.0, 0.75, 0.5, 0.38, 0.25]  # the five arms of the paper's experiments
@@ -22,7 +22,7 @@ MEANS = [1.0, 0.75, 0.5, 0.38, 0.25]  # the five arms of the paper's experiments
 @with_process_options
 def simulate(
     given: dict[str, Any],
-    processes: tuple[str, int, int] | None,
+    processes: Processes | None,
     policy: Policy = PolicyName.LilUCB,
     mean: Annotated[list[float], typer.Option(help="Mean reward of an arm; once for each arm.")] = MEANS,
     steps: Annotated[int, typer.Option(help="Pulls per trial, the first of each arm included.")] = 100,
