@@ -5,6 +5,7 @@ the Gumbel-max trick), so one function gives the log-probabilities and another d
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import jax
@@ -32,8 +33,17 @@ def choice_log_probs(index: Float[Array, " arms"], tau: float | Float[Array, ""]
         return _best_log_probs(index, ties)
     tau = jnp.asarray(tau, index.dtype)
     return jax.lax.cond(
-        tau > 0, lambda: jax.nn.log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties)
+        tau > 0, lambda: log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties)
     )
+
+
+def log_softmax(index: Float[Array, " arms"]) -> Float[Array, " arms"]:
+    """As `jax.nn.log_softmax`; of few arms one by one, as XLA on a CPU copies a batch of them to reduce it over the arms."""
+    if index.shape[0] > ARMS_AT_ONCE:
+        return jax.nn.log_softmax(index)
+    arms = [index[arm] for arm in range(index.shape[0])]
+    top = jax.lax.stop_gradient(reduce(jnp.maximum, arms))
+    return index - (top + jnp.log(reduce(jnp.add, [jnp.exp(arm - top) for arm in arms])))
 
 
 def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " arms"]:
