@@ -9,6 +9,7 @@ what the quadratics miss is their importance weight. The cost is steps x arms^2 
 Everything is written in deviations from the reference path, so that long logs lose no digits. One trial; `vmap` for more.
 """
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from jaxbias.likelihood import over_steps, statistics_before
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
+FEW_CHOICES = 16
 LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
 LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
 CLOSE = 0.05  # in standard errors: as near as the Gaussian's own maximum needs to be, as the paths drawn there correct it
@@ -78,11 +80,18 @@ def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadr
         else:
             values, jacobian = _value_and_jacobian(log_probs, total)
             jacobian = jnp.where(jnp.isfinite(values)[:, None], jacobian, 0)
-            curvature = jnp.einsum("i,ij,ik->jk", jnp.exp(values), jacobian, jacobian)
+            curvature = _information_of_choice(jnp.exp(values), jacobian)
             value, slope = values[arm], jacobian[arm]
         return jax.tree.map(lambda leaf: jnp.where(forced, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
     return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.arms, log.forced)
+
+
+def _information_of_choice(probability: Float[Array, " choices"], jacobian: Float[Array, "choices arms"]) -> Array:
+    """The sum over choices of probability x slope x slope'; few of them one by one, as XLA on a CPU is slow at small matrices."""
+    if probability.shape[0] > FEW_CHOICES:
+        return jnp.einsum("i,ij,ik->jk", probability, jacobian, jacobian)
+    return reduce(jnp.add, [share * jnp.outer(slope, slope) for share, slope in zip(probability, jacobian, strict=True)])
 
 
 def _value_and_jacobian(function: Any, at: Array) -> tuple[Array, Array]:

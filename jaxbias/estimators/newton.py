@@ -17,6 +17,7 @@ from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start
 from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
 from jaxbias.estimators.gaussian import Log, draw_paths, most_likely_path
 from jaxbias.policies import Policy
+from jaxbias.randomness import flat_key, root_words
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
 
@@ -69,7 +70,7 @@ def newton(
 
     The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
     """
-    noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+    noise = _noise(key, log, pairs)
 
     def draw(mean: Array, path: Array) -> tuple[Draws, Array]:
         return draw_paths(policy, log, mean, sigma, path, noise), path
@@ -103,9 +104,13 @@ def covariance_at(
 ) -> Float[Array, "arms arms"]:
     """The inverse of the conditional information at given means, for an estimate that was found otherwise."""
     path = most_likely_path(policy, log, mean, sigma, log.rewards, ROUNDS)
-    noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+    noise = _noise(key, log, pairs)
     found = moments(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros_like(mean))
     return jnp.linalg.inv(_information(found, sigma))
+
+
+def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Float[Array, "steps pairs"]:
+    return jax.random.normal(flat_key(root_words(key)), (log.arms.shape[0], pairs), log.rewards.dtype)
 
 
 def _information(found: Moments, sigma: Float[Array, " arms"]) -> Float[Array, "arms arms"]:
