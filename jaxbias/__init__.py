@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaxbias.estimators import ContrastiveDivergence as ContrastiveDivergence
     from jaxbias.estimators import Estimate as Estimate
     from jaxbias.estimators import adaptive_weighting as adaptive_weighting
+    from jaxbias.estimators import batched_ols as batched_ols
     from jaxbias.estimators import bias_at as bias_at
     from jaxbias.estimators import compare as compare
     from jaxbias.estimators import conditional_mle as conditional_mle
@@ -51,9 +52,12 @@ if TYPE_CHECKING:
     from jaxbias.plots import plot_running_means as plot_running_means
     from jaxbias.policies import UCB1 as UCB1
     from jaxbias.policies import ArmStatistics as ArmStatistics
+    from jaxbias.policies import BetaExplorationSampling as BetaExplorationSampling
     from jaxbias.policies import BetaThompson as BetaThompson
+    from jaxbias.policies import Clipped as Clipped
     from jaxbias.policies import EpsilonGreedy as EpsilonGreedy
     from jaxbias.policies import Exp3 as Exp3
+    from jaxbias.policies import ExplorationSampling as ExplorationSampling
     from jaxbias.policies import Greedy as Greedy
     from jaxbias.policies import IndexPolicy as IndexPolicy
     from jaxbias.policies import LilUCB as LilUCB
@@ -61,12 +65,16 @@ if TYPE_CHECKING:
     from jaxbias.policies import Policy as Policy
     from jaxbias.policies import StatisticsPolicy as StatisticsPolicy
     from jaxbias.policies import Thompson as Thompson
+    from jaxbias.policies import Transformed as Transformed
     from jaxbias.policies import Uniform as Uniform
     from jaxbias.rewards import Bernoulli as Bernoulli
     from jaxbias.rewards import Family as Family
     from jaxbias.rewards import Normal as Normal
     from jaxbias.sampling import Sampler as Sampler
     from jaxbias.simulate import simulate as simulate
+    from jaxbias.sources import BiasSources as BiasSources
+    from jaxbias.stopping import StopAtDifference as StopAtDifference
+    from jaxbias.stopping import StopAtMean as StopAtMean
     from jaxbias.tuning import Tuning as Tuning
     from jaxbias.tuning import fit_settings as fit_settings
 
@@ -85,6 +93,7 @@ _ROOMS = {
         "ContrastiveDivergence",
         "Estimate",
         "adaptive_weighting",
+        "batched_ols",
         "bias_at",
         "compare",
         "conditional_mle",
@@ -105,9 +114,12 @@ _ROOMS = {
     "policies": (
         "UCB1",
         "ArmStatistics",
+        "BetaExplorationSampling",
         "BetaThompson",
+        "Clipped",
         "EpsilonGreedy",
         "Exp3",
+        "ExplorationSampling",
         "Greedy",
         "IndexPolicy",
         "LilUCB",
@@ -115,11 +127,14 @@ _ROOMS = {
         "Policy",
         "StatisticsPolicy",
         "Thompson",
+        "Transformed",
         "Uniform",
     ),
     "rewards": ("Bernoulli", "Family", "Normal"),
     "sampling": ("Sampler",),
     "simulate": ("simulate",),
+    "sources": ("BiasSources",),
+    "stopping": ("StopAtDifference", "StopAtMean"),
     "tuning": ("Tuning", "fit_settings"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -138,6 +138,11 @@ def fit_sentence(analysis: Analysis) -> str:
         return "The policy that chose the arms was not given, so the methods that correct for it do not apply."
     if fit.verdict == "nothing to check":
         return f"Every pull was forced: the log says nothing for or against {name}."
+    if fit.verdict == "impossible" and analysis.log.history.allocation == "shares":
+        return (
+            f"The log cannot come from {name} by shares: in batches with {fit.impossible:,} of its {fit.choices:,} choices an arm "
+            "is off its share by one pull or more. What relies on the policy is not to be trusted."
+        )
     if fit.verdict == "impossible":
         first = fit.surprises[0]
         arm = quote(analysis.labels[first.arm])

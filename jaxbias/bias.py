@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,18 +23,10 @@ from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.randomness import trial_words
 from jaxbias.rewards import Family
 from jaxbias.settings import is_concrete
-from jaxbias.simulate import (
-    Firsts,
-    Outcome,
-    Problem,
-    Progress,
-    continue_trials,
-    open_trials,
-    prepare,
-    split_into_chunks,
-    statistics_of,
-    trials_at_once,
-)
+from jaxbias.simulate import Firsts, make_plan, opened_moments, prepare, split_into_chunks, trials_at_once
+from jaxbias.sources import BiasSources, Chooser, check_choose, find_sources, source_features
+from jaxbias.steps import Outcome, Plan, Problem, Progress, part_of, run_trials, start_trials, statistics_of
+from jaxbias.stopping import StoppingRule
 
 BLOCK = 256  # trials summed together: a power of two, as the sum is a tree
 
@@ -62,6 +54,7 @@ class BiasSummary(NamedTuple):
         average_bias, average_mse: over the arms, as the paper's tables have them.
         pulls: of each arm, on average.
         trajectory, after: where they were asked for.
+        sources: where the bias comes from, with a rule that stops or chooses.
     """
 
     bias: Float[np.ndarray, " arms"]
@@ -78,6 +71,7 @@ class BiasSummary(NamedTuple):
     num_trials: int
     trajectory: Trajectory | None = None
     after: After | None = None
+    sources: BiasSources | None = None
 
 
 class Moments(NamedTuple):
@@ -98,6 +92,10 @@ def measure_bias(
     *,
     trajectory: bool = False,
     after: int | None = None,
+    batch_size: int | Sequence[int] | None = None,
+    allocation: Literal["independent", "shares"] = "independent",
+    stop: StoppingRule | None = None,
+    choose: Chooser | Literal["largest"] | None = None,
     chunk_size: int | None = None,
     progress: bool = True,
 ) -> BiasSummary:
@@ -108,6 +106,9 @@ def measure_bias(
         num_trials: how many independent trials; memory does not grow with it.
         trajectory: also the bias after every step.
         after: also, for every trial, the errors after this many steps and the pulls from then on.
+        batch_size, allocation, stop: as in `simulate`. With `stop` all figures are of the sample means at the end of each trial.
+        choose: also the bias of the one sample mean that is reported: the "largest", or that of the arm which a function of the
+            pulls and sums returns.
         chunk_size: trials simulated at once on each device; it does not change one bit of the result.
         progress: show a progress bar when it takes more than a few seconds.
 
@@ -116,7 +117,8 @@ def measure_bias(
     >>> bool((found.bias < -10 * found.bias_stderr).all())
     True
     """
-    root, problem = prepare(key, policy, family, mean, num_steps, num_trials)
+    root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop)
+    plan, choose = make_plan(batch_size, allocation, num_steps), check_choose(choose, problem.mean.shape[0])
     if not is_concrete((root, problem)):
         raise ValueError("measure_bias runs its own loop and cannot be traced; inside jit or vmap, call simulate")
     num_arms = problem.mean.shape[0]
@@ -124,7 +126,8 @@ def measure_bias(
         raise ValueError(f"after is {after}; allowed: {num_arms} (every arm is pulled once first) to {num_steps}")
     mesh = trial_mesh(math.ceil(num_trials / BLOCK), (root, problem))
     chunks = split_into_chunks(num_trials, chunk_size, BLOCK, trials_at_once(num_arms), device_count(mesh))
-    run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, trajectory=trajectory, after=after, mesh=mesh)
+    asked = Asked(trajectory=trajectory, after=after, choose=choose)
+    run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, plan=plan, asked=asked, mesh=mesh)
     merged, snapshots = None, []
     for firsts in chunks.starts(progress):
         moments, snapshot = jax.device_get(collect(run(problem, root, firsts, jnp.uint32(num_trials)), mesh))
@@ -134,7 +137,15 @@ def measure_bias(
     return _summarise(merged, kept, num_trials)
 
 
-@partial(compiled, static=("num_steps", "size", "trajectory", "after", "mesh"))
+class Asked(NamedTuple):
+    """What is wanted beside the bias."""
+
+    trajectory: bool
+    after: int | None
+    choose: Chooser | None
+
+
+@partial(compiled, static=("num_steps", "size", "plan", "asked", "mesh"))
 def _measure_chunk(
     problem: Problem,
     root: UInt[Array, "2"],
@@ -142,39 +153,51 @@ def _measure_chunk(
     num_trials: UInt[Array, ""],
     num_steps: int,
     size: int,
-    trajectory: bool,
-    after: int | None,
+    plan: Plan,
+    asked: Asked,
     mesh: Mesh | None,
 ) -> tuple[dict[str, Moments], After | None]:
     problem = problem.for_steps(num_steps)
 
     def measure_from(first: Array) -> tuple[dict[str, Moments], After | None]:
         counted = jnp.arange(size, dtype=jnp.uint32) < num_trials - first[0]
-        return _measure(problem, trial_words(root, first[0], size), counted, num_steps, trajectory, after)
+        return _measure(problem, trial_words(root, first[0], size), counted, num_steps, plan, asked)
 
     return on_each_device(measure_from, mesh)(firsts)
 
 
 def _measure(
-    problem: Problem, words: Array, counted: Array, num_steps: int, trajectory: bool, after: int | None
+    problem: Problem, words: Array, counted: Array, num_steps: int, plan: Plan, asked: Asked
 ) -> tuple[dict[str, Moments], After | None]:
     def emit(progress: Progress, _: Outcome) -> Moments | None:
-        return _block_moments(_errors(problem, statistics_of(progress)), counted) if trajectory else None
+        return _block_moments(_errors(problem, statistics_of(progress)), counted) if asked.trajectory else None
 
+    final, snapshot, parts = _run(problem, words, num_steps, plan, asked.after, emit)
+    features = _features(problem, final)
+    if problem.stop is not None or asked.choose is not None:
+        to_the_end = _run(problem._replace(stop=None), words, num_steps, plan) if problem.stop is not None else (final,)
+        features |= source_features(_errors(problem, to_the_end[0]), _errors(problem, final), final, asked.choose)
+    moments = {name: _block_moments(value, counted) for name, value in features.items()}
+    if asked.trajectory:
+        moments["trajectory"] = jax.tree.map(lambda *steps: jnp.concatenate(steps).swapaxes(0, 1), *parts)
+    later = After(error=_errors(problem, snapshot), future_pulls=final.pulls - snapshot.pulls) if asked.after else None
+    return moments, later
+
+
+def _run(
+    problem: Problem, words: Array, num_steps: int, plan: Plan, after: int | None = None, emit: Any = lambda *_: None
+) -> tuple[ArmStatistics, ArmStatistics, list[Any]]:
+    """What each arm has at the end, and after some steps; and what was kept of each part."""
     num_arms = problem.mean.shape[0]
-    progress, opening = open_trials(problem, words, emit)
-    stops = sorted({num_arms, num_steps} | ({after} if after else set()))
-    parts, snapshot = [opening], statistics_of(progress)
+    moments, progress = opened_moments(num_steps, num_arms, plan), start_trials(problem, plan, words.shape[-1])
+    stops = sorted({0, num_arms, num_steps} | ({after} if after else set()))
+    parts, snapshot = [], statistics_of(progress)
     for start, stop in pairwise(stops):
-        progress, part = continue_trials(problem, words, progress, start, stop, emit)
+        some = part_of(moments, start, stop)
+        progress, part = run_trials(problem, words, progress, some, emit, opening=start == 0)
         parts.append(part)
         snapshot = statistics_of(progress) if stop == after else snapshot
-    final = statistics_of(progress)
-    moments = {name: _block_moments(value, counted) for name, value in _features(problem, final).items()}
-    if trajectory:
-        moments["trajectory"] = jax.tree.map(lambda *steps: jnp.concatenate(steps).swapaxes(0, 1), *parts)
-    later = After(error=_errors(problem, snapshot), future_pulls=final.pulls - snapshot.pulls) if after else None
-    return moments, later
+    return statistics_of(progress), snapshot, parts
 
 
 def _errors(problem: Problem, statistics: ArmStatistics) -> Float[Array, "trials arms"]:
@@ -264,4 +287,5 @@ def _summarise(merged: dict[str, Moments] | None, after: After | None, num_trial
         num_trials=num_trials,
         trajectory=path and Trajectory(bias=path.mean, bias_stderr=_stderr(path)),
         after=after,
+        sources=find_sources(merged, len(error.mean) - 1) if "sources" in merged else None,
     )

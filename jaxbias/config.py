@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from jaxbias.files import written_whole
-from jaxbias.naming import FIT, FamilyName, Opening, PolicyName, Ties
+from jaxbias.naming import FIT, Allocation, FamilyName, Opening, PolicyName, Ties
 
 WORDS: dict[str, type[StrEnum]] = {"policy": PolicyName, "family": FamilyName, "ties": Ties, "opening": Opening}
-TEXTS = ("separator", "decimal", "title", "description", "source")
+WORDS |= {"allocation": Allocation}
+TEXTS = ("separator", "decimal", "title", "description", "source", "stop_arm")
 FITTED = ("tau", "epsilon")
 NUMBERS = ("tau", "epsilon", "beta", "delta", "gamma", "level")
+NUMBERS += ("stop_difference", "stop_mean", "stop_first", "stop_every", "max_steps")
 NUMBERS_PER_ARM = ("prior_mean", "prior_sigma", "policy_sigma", "prior_success", "prior_failure", "balls", "added", "sigma")
 LISTS = ("arms", "method")
 COLUMNS = ("arm", "reward", "batch", "propensity", "time", "forced", "trial")

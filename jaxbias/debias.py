@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from jaxbias.history import History
 from jaxbias.io import Log, read_log
 from jaxbias.policies import Policy, Thompson, check_policy
 from jaxbias.rewards import Bernoulli, Family, Normal
+from jaxbias.stopping import StoppingRule
 from jaxbias.tuning import fit_settings
 
 LONGEST = 2**20  # steps of a log that is simulated over and over: minutes; beyond, hours
@@ -39,6 +40,9 @@ def debias(
     level: float = 0.95,
     fit: Sequence[str] = (),
     opening: Literal["forced", "chosen"] = "forced",
+    allocation: Literal["independent", "shares"] = "independent",
+    stop: StoppingRule | None = None,
+    num_steps: int | None = None,
     progress: Callable[[str], None] | None = None,
     **reading: Any,
 ) -> Analysis:
@@ -50,11 +54,15 @@ def debias(
         policy: how the arms were chosen; None where it is not known.
         family: what the rewards are. Without it, Bernoulli where every reward is 0 or 1, else Normal; where its sigma is None,
             the standard deviation within the arms of the log.
-        methods: names of the estimators to try; without it all, but for `data_splitting` where no rewards were held out.
+        methods: names of the estimators to try; without it all, but for `data_splitting` where no rewards were held out, and
+            `batched_ols` where there are no batches.
         level: of the intervals.
         fit: settings of the policy to be estimated from the log first: "tau", "epsilon".
-        opening: whether the first pull of each arm was forced, or chosen by the policy like the others. A log that says which
-            pulls were forced needs it not.
+        opening: whether the first pull of each arm, or all of the first batch, was forced, or chosen by the policy like the
+            others. A log that says which pulls were forced needs it not.
+        allocation: how a batch was shared out, where the log has batches: each choice drawn on its own, or "shares" rounded to
+            whole numbers.
+        stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
         progress: called with a few words before each part of the work.
         reading: what else `read_log` takes.
 
@@ -71,13 +79,25 @@ def debias(
         tell("reading the log")
         log = read_log(log, **reading)
     with jax.enable_x64(True):
-        return _analyse(key, _opened(log, opening), policy, family, methods, level, tuple(fit), tell)
+        log, ending = _opened(log, opening, allocation), Ending(stop, num_steps)
+        return _analyse(key, log, policy, family, methods, level, tuple(fit), ending, tell)
 
 
-def _opened(log: Log, opening: str) -> Log:
-    """The log with its forced pulls: as it says itself, or none, or (as `History` has it) the first of each arm."""
+class Ending(NamedTuple):
+    """The rule that could stop an experiment, and how many steps it could have had."""
+
+    stop: StoppingRule | None
+    num_steps: int | None
+
+
+def _opened(log: Log, opening: str, allocation: str) -> Log:
+    """The log with its forced pulls: as it says itself, or none, or as `History` has it; and with how its batches were shared."""
     if opening not in ("forced", "chosen"):
         raise ValueError(f"opening is {opening!r}; allowed: 'forced' or 'chosen'")
+    if allocation != "independent":
+        if log.history.batch_sizes is None:
+            raise ValueError(f"allocation is {allocation!r} and the log has no batches; allowed: a log with a column 'batch'")
+        log = dataclasses.replace(log, history=dataclasses.replace(log.history, allocation=allocation))
     if opening == "forced" or log.history.forced is not None:
         return log
     return dataclasses.replace(log, history=dataclasses.replace(log.history, forced=np.zeros(log.history.num_steps, bool)))
@@ -91,6 +111,7 @@ def _analyse(
     methods: Sequence[str] | None,
     level: float,
     fit: tuple[str, ...],
+    ending: Ending,
     tell: Callable[[str], None],
 ) -> Analysis:
     history = log.history
@@ -105,11 +126,11 @@ def _analyse(
         if fit:
             policy, fitted, _ = fit_settings(history, policy, fit, level=level)
         found = check_fit(fit_key, history, policy)
-    table = _compare(table_key, log, policy, family, methods, level, tell)
+    table = _compare(table_key, log, policy, family, methods, level, ending, tell)
     recommended = recommend(table, policy, found, log.labels)
     estimate = table.estimates[recommended.method]
-    warnings = (*log.notes, *assumed, *_doubts(log, policy))
-    sound = policy is None or (recommended.corrects and found is not None and found.fits and not _in_batches(log))
+    warnings = (*log.notes, *assumed)
+    sound = policy is None or (recommended.corrects and found is not None and found.fits)
     return Analysis(
         log=log,
         policy=policy,
@@ -118,7 +139,7 @@ def _analyse(
         fit=found,
         table=table,
         recommended=recommended,
-        bias=_bias(bias_key, log, policy, family, estimate.mean, tell) if recommended.corrects else None,
+        bias=_bias(bias_key, log, policy, family, estimate.mean, ending, tell) if recommended.corrects else None,
         best=best_arm(estimate, level),
         warnings=warnings,
         trusted=sound and bool(np.all(np.asarray(estimate.converged)[table.pulls > 0])),
@@ -160,16 +181,19 @@ def _compare(
     family: Any,
     methods: Sequence[str] | None,
     level: float,
+    ending: Ending,
     tell: Callable[[str], None],
 ) -> Comparison:
     if methods is None:
-        methods = [name for name in METHODS if name != "data_splitting" or log.history.held_out is not None]
+        absent = {"data_splitting": log.history.held_out is None, "batched_ols": log.history.batch_sizes is None}
+        methods = [name for name in METHODS if not absent.get(name, False)]
         left_out = _too_long(log.history, methods) | _too_slow(log.history, policy)
     else:
         left_out = _too_long(log.history, methods)
     methods = tuple(name for name in methods if name not in left_out)
     propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
-    table = compare(key, log.history, policy, family, methods=methods, level=level, propensities=propensities, progress=tell)
+    options: dict[str, Any] = dict(methods=methods, level=level, propensities=propensities, progress=tell, **ending._asdict())
+    table = compare(key, log.history, policy, family, **options)
     return dataclasses.replace(table, reasons={**table.reasons, **left_out})
 
 
@@ -184,36 +208,19 @@ def _too_long(history: History, methods: Sequence[str]) -> dict[str, str]:
 
 def _too_slow(history: History, policy: Any) -> dict[str, str]:
     """What is left out unless it is asked for."""
-    work = history.num_steps * history.num_arms**2
+    looks = history.num_steps if history.batch_sizes is None else len(history.batch_sizes) * history.num_arms
+    work = looks * history.num_arms**2
     if not isinstance(policy, Thompson) or history.num_arms < 3 or work <= INTEGRALS:  # two arms have a closed form
         return {}
     reason = f"steps x arms^2 is {work:,}; allowed with Thompson unless the method is asked for by name: {INTEGRALS:,}, a minute"
     return {"conditional_mle": reason}
 
 
-def _bias(key: Any, log: Log, policy: Any, family: Any, mean: Any, tell: Callable[[str], None]) -> ArmBias | None:
+def _bias(key: Any, log: Log, policy: Any, family: Any, mean: Any, ending: Ending, tell: Callable[[str], None]) -> ArmBias | None:
     """At the recommended means, where the policy is known and the log not too long to be simulated."""
     history = log.history
     if policy is None or history.num_steps > LONGEST:
         return None
     tell("simulating the bias")
     trials = int(np.clip(BIAS_STEPS // (history.num_steps * history.num_arms), *BIAS_TRIALS))
-    return bias_at(key, history, policy, family, mean, num_trials=trials)
-
-
-def _in_batches(log: Log) -> bool:
-    return 0 < _count_batches(log) < log.history.num_steps
-
-
-def _count_batches(log: Log) -> int:
-    return 0 if log.batch is None else len(np.unique(log.batch))
-
-
-def _doubts(log: Log, policy: Any) -> tuple[str, ...]:
-    """What the log says that is not taken into account."""
-    if policy is None or not _in_batches(log):
-        return ()
-    return (
-        f"The log was collected in {_count_batches(log):,} batches, and the policy is replayed as if it had seen every reward "
-        "before the next choice: what relies on it is not to be trusted.",
-    )
+    return bias_at(key, history, policy, family, mean, num_trials=trials, **ending._asdict())

@@ -110,6 +110,8 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     log_probs = np.asarray(replayed_log_probs(policy, history), np.float64)[steps]
     arms = np.asarray(history.arms)[steps]
     probs = np.exp(log_probs)
+    if history.allocation == "shares":
+        return _check_shares(history, steps, arms, probs)
     safe = np.where(probs > 0, log_probs, 0)
     chosen = np.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
     by_step = np.sum(probs * safe, axis=1)
@@ -132,6 +134,36 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
         impossible=impossible,
         surprises=_surprises(steps, arms, probs, chosen),
     )
+
+
+def _check_shares(history: History, steps: np.ndarray, arms: np.ndarray, probs: np.ndarray) -> PolicyFit:
+    """A batch that was shared out has as many pulls of each arm as its share, rounded up or down in whatever way."""
+    seen = history.seen_steps
+    batch = np.zeros(len(steps), int) if seen is None else np.unique(seen[steps], return_inverse=True)[1]
+    chosen = (arms[:, None] == np.arange(probs.shape[1])).astype(float)
+    counts, shares = (_by_batch(batch, part) for part in (chosen, probs))
+    off = np.abs(counts - shares) >= 1 + ROUNDING * shares.sum(axis=1, keepdims=True)
+    wrong = off[batch].any(axis=1)
+    rows = _calibrate(probs, arms)
+    return PolicyFit(
+        verdict=_verdict(len(steps), int(wrong.sum()), 1.0, 1.0),
+        log_prob=-np.inf if wrong.any() else 0.0,
+        expected=0.0,
+        deviation=0.0,
+        simulated=np.zeros(FEWEST_REDRAWS),
+        p_value=0.0 if wrong.any() else 1.0,
+        calibration=rows,
+        calibration_p_value=1.0,
+        choices=len(steps),
+        impossible=int(wrong.sum()),
+        surprises=_surprises(steps, arms, probs, np.where(wrong, -np.inf, 0.0)),
+    )
+
+
+def _by_batch(batch: np.ndarray, values: np.ndarray) -> np.ndarray:
+    summed = np.zeros((batch.max(initial=-1) + 1, values.shape[1]))
+    np.add.at(summed, batch, values)
+    return summed
 
 
 def _verdict(choices: int, impossible: int, p_value: float, calibration_p_value: float) -> str:

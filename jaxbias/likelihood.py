@@ -2,9 +2,9 @@
 
     sum over steps of   family.log_prob(reward, mean of its arm)   +   policy.log_probs(state before the step)[arm]
 
-A forced pull has no second term. For a policy that looks at pulls and sums only, every state before a step is a running sum
-over one-hot arms, so the whole is a few array operations of size steps x arms; for any other policy it is a scan over its own
-`update`.
+A forced pull has no second term, and in a batch every choice has the state before the batch. For a policy that looks at pulls
+and sums only, every state before a step is a running sum over one-hot arms, so the whole is a few array operations of size
+steps x arms; for any other policy it is a scan over its own `update`.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.policies import ArmStatistics, Policy, keeps_statistics
@@ -19,6 +20,8 @@ from jaxbias.rewards import Family, at_arm
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
 CUBES_AT_ONCE = 2**19  # steps x arms^3: an integral's nodes grow with the arms, as do its arms and its derivatives; under 1 GB
+
+Seen = Int[np.ndarray, " steps"] | None  # how many rewards each choice had seen, where that is not all before it
 
 
 def log_density(
@@ -28,9 +31,10 @@ def log_density(
     arms: Int[Array, " steps"],
     rewards: Float[Array, " steps"],
     forced: Bool[Array, " steps"],
+    seen: Seen = None,
 ) -> Float[Array, ""]:
     """The log-density of one trial's rewards given its arms, without the normaliser; differentiable in rewards and means."""
-    selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0])
+    selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0], seen)
     return reward_log_prob(family, mean, arms, rewards) + jnp.sum(selection)
 
 
@@ -47,21 +51,45 @@ def reward_log_prob(
 
 
 def selection_log_probs(
-    policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int
+    policy: Policy,
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    forced: Bool[Array, " steps"],
+    num_arms: int,
+    seen: Seen = None,
 ) -> Float[Array, " steps"]:
     """The log-probability with which each arm was chosen; 0 where it was forced."""
-    log_probs = choice_log_probs(policy, arms, rewards, num_arms)
+    log_probs = choice_log_probs(policy, arms, rewards, num_arms, seen)
     chosen = jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
     return jnp.where(forced, 0, chosen)
 
 
 def choice_log_probs(
-    policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int
+    policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int, seen: Seen = None
 ) -> Float[Array, "steps arms"]:
-    """The log-probability of every arm at every step, read off the policy before the step."""
-    if keeps_statistics(policy):
-        return over_steps(policy.log_probs, statistics_before(arms, rewards, num_arms))
-    return _replayed_log_probs(policy, arms, rewards, num_arms)
+    """The log-probability of every arm at every step, read off the policy before the step, or before its batch."""
+    if not keeps_statistics(policy):
+        log_probs = _replayed_log_probs(policy, arms, rewards, num_arms)
+        return log_probs if seen is None else log_probs[seen]
+    before = statistics_before(arms, rewards, num_arms)
+    if seen is None:
+        return over_steps(policy.log_probs, before)
+    starts, batch = np.unique(seen, return_inverse=True)
+    return over_steps(policy.log_probs, jax.tree.map(lambda leaf: leaf[starts], before))[batch]
+
+
+def choices_made(
+    arms: Int[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int, seen: Seen = None
+) -> Int[Array, "steps arms"]:
+    """How many choices of each arm were made from the state before each step: one, none, or those of a whole batch."""
+    before = jnp.arange(arms.shape[0]) if seen is None else jnp.asarray(seen)
+    return jnp.zeros((arms.shape[0], num_arms), jnp.int32).at[before, arms].add(1 - forced.astype(jnp.int32))
+
+
+def log_prob_of_choices(choices: Int[Array, " arms"], log_probs: Float[Array, " arms"]) -> Float[Array, ""]:
+    """The log-probability of so many choices of each arm, each on its own."""
+    made = choices > 0
+    return jnp.sum(jnp.where(made, choices.astype(log_probs.dtype) * jnp.where(made, log_probs, 0), 0))
 
 
 def over_steps(function: Callable[..., Any], *by_step: Any) -> Any:
@@ -76,12 +104,17 @@ def over_steps(function: Callable[..., Any], *by_step: Any) -> Any:
     return jax.lax.map(lambda step: function(*step), by_step, batch_size=at_once)
 
 
-def statistics_before(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int) -> ArmStatistics:
-    """Pulls and sums before each step, (steps, arms): a running sum over one-hot arms."""
+def statistics_before(
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    num_arms: int,
+    sizes: Int[Array, " steps"] | None = None,
+) -> ArmStatistics:
+    """Pulls and sums before each step, (steps, arms): a running sum over one-hot arms. A step may be several pulls of an arm."""
     chosen = arms[:, None] == jnp.arange(num_arms, dtype=arms.dtype)[None]
     given = jnp.where(chosen, rewards[:, None], 0)
-    pulls = jnp.cumsum(chosen, axis=0, dtype=jnp.int32) - chosen.astype(jnp.int32)
-    return ArmStatistics(pulls=pulls, total=jnp.cumsum(given, axis=0) - given)
+    pulled = chosen.astype(jnp.int32) if sizes is None else jnp.where(chosen, sizes[:, None], 0)
+    return ArmStatistics(pulls=jnp.cumsum(pulled, axis=0) - pulled, total=jnp.cumsum(given, axis=0) - given)
 
 
 def _replayed_log_probs(

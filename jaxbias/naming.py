@@ -1,7 +1,7 @@
 """Policies and families by the words that a command line or a file has for them. JAX is imported only when one is built."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,8 @@ class PolicyName(StrEnum):
     UCB1 = "ucb1"
     Thompson = "thompson"
     BetaThompson = "beta-thompson"
+    ExplorationSampling = "exploration-sampling"
+    BetaExplorationSampling = "beta-exploration-sampling"
     PlayTheWinner = "play-the-winner"
     Exp3 = "exp3"
     Uniform = "uniform"
@@ -45,6 +47,13 @@ class Opening(StrEnum):
     chosen = "chosen"
 
 
+class Allocation(StrEnum):
+    """How a batch was shared out."""
+
+    independent = "independent"
+    shares = "shares"
+
+
 def build_policy(name: PolicyName, given: Mapping[str, Any], num_arms: int) -> Any:
     """The policy with the settings that were given, each of which must be its own; those to be fitted are left out."""
     kind = getattr(jb, name.name)
@@ -69,6 +78,27 @@ def build_family(policy: PolicyName | None, family: FamilyName | None, sigma: An
         raise ValueError("--sigma is not an option of bernoulli rewards; allowed: none")
     settings = {"sigma": per_arm("--sigma", sigma, num_arms)} if sigma else {}
     return getattr(jb, family.name)(**settings)
+
+
+def build_stop(given: Mapping[str, Any], arms: Sequence[str]) -> Any:
+    """The stopping rule that the words describe, or None."""
+    rules = [name for name in ("stop_difference", "stop_mean") if name in given]
+    looks = {name: int(given[f"stop_{name}"]) for name in ("first", "every") if f"stop_{name}" in given}
+    if len(rules) == 2:
+        raise ValueError("--stop-difference and --stop-mean are given; allowed: one of them")
+    if not rules:
+        others = [as_option(name) for name in given]
+        if others:
+            raise ValueError(f"{others[0]} is given without a rule; allowed: with --stop-difference or --stop-mean")
+        return None
+    if rules == ["stop_difference"]:
+        if "stop_arm" in given:
+            raise ValueError("--stop-arm is given with --stop-difference; allowed: with --stop-mean")
+        return jb.StopAtDifference(threshold=given["stop_difference"], **looks)
+    arm = given.get("stop_arm", arms[0])
+    if arm not in arms:
+        raise ValueError(f"--stop-arm is {arm!r}; allowed: {', '.join(map(str, arms))}")
+    return jb.StopAtMean(threshold=given["stop_mean"], arm=list(arms).index(arm), **looks)
 
 
 def per_arm(option: str, value: Any, num_arms: int) -> Any:

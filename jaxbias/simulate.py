@@ -1,30 +1,30 @@
-"""Simulation: one step of one trial, `vmap` over trials, `lax.scan` over steps, chunks of trials where they do not fit.
+"""Simulation: many trials, in chunks where they do not fit, spread over the devices.
 
-Trials are the last axis of everything inside the loop, so that the machine's vectors run along trials and not along arms.
 Trial i depends on the key and i alone, whatever the chunk and the device: its key is the key folded with i.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
+from jaxtyping import Array, Int, PRNGKeyArray, UInt
 from tqdm.auto import tqdm
 
 from jaxbias.compiling import compiled
 from jaxbias.devices import collect, device_count, on_each_device, trial_mesh
-from jaxbias.history import History
-from jaxbias.layout import settle, trials_minor
-from jaxbias.policies import ArmStatistics, Policy, StatisticsPolicy, check_policy, keeps_statistics, sample_arm
-from jaxbias.randomness import root_words, step_key, trial_words
-from jaxbias.rewards import Family, Normal, at_arm, check_family
+from jaxbias.history import ALLOCATIONS, History
+from jaxbias.policies import Policy, check_policy
+from jaxbias.randomness import root_words, trial_words
+from jaxbias.rewards import Family, Normal, check_family
 from jaxbias.settings import as_float, is_concrete
+from jaxbias.steps import Extras, Moment, Outcome, Plan, Problem, Progress, make_moments, part_of, run_trials, start_trials
+from jaxbias.stopping import StoppingRule, check_stop
 
 LANES = 16  # a chunk is a whole number of these: the widest vector of a CPU, in 32-bit numbers
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
@@ -32,48 +32,8 @@ CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indic
 CHUNK_ACCELERATOR = 131_072  # trials at once on a GPU: enough to fill it
 CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256 MB of arms and rewards
 LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds
-PURPOSES = 3  # random draws at a step: the choice, the reward, the held-out reward
 
 Firsts = UInt[Array | np.ndarray, " devices"]  # the number of the first trial of each device
-
-
-class Problem(NamedTuple):
-    """What is simulated."""
-
-    policy: Any
-    family: Any
-    mean: Float[Array, " arms"]
-
-    def for_steps(self, num_steps: int) -> "Problem":
-        """With the policy in the form it prefers when the number of steps is known."""
-        prepare = getattr(self.policy, "for_steps", None)
-        return self if prepare is None else self._replace(policy=prepare(num_steps))
-
-
-class Progress(NamedTuple):
-    """Where a trial stands: the policy's state, and its statistics where that state is something else."""
-
-    state: Any
-    statistics: ArmStatistics | None
-
-
-class Outcome(NamedTuple):
-    """What one step gave."""
-
-    arm: Int[Array, "*trials"]
-    reward: Float[Array, "*trials"]
-    held_out: Float[Array, "*trials"] | None
-    draws: Float[Array, "*trials arms"] | None
-
-
-class Extras(NamedTuple):
-    """What to record beside arms and rewards."""
-
-    held_out: bool = False
-    draws: bool = False
-
-
-NOTHING_ELSE = Extras()
 
 
 def simulate(
@@ -86,6 +46,9 @@ def simulate(
     *,
     held_out: bool = False,
     keep_draws: bool = False,
+    batch_size: int | Sequence[int] | None = None,
+    allocation: Literal["independent", "shares"] = "independent",
+    stop: StoppingRule | None = None,
     chunk_size: int | None = None,
     progress: bool = True,
 ) -> History:
@@ -100,6 +63,12 @@ def simulate(
         num_trials: how many independent trials; without it, one, and the history has no trials axis.
         held_out: also draw a second, independent reward at every step, which the policy does not see.
         keep_draws: also record what Thompson sampling drew for every arm at every step (0 where the pull was forced).
+        batch_size: how many arms are chosen at once, before any of their rewards is seen: one number (the last batch may be
+            smaller), or one for each batch. The first pulls of all arms are part of the first batches.
+        allocation: how a batch is shared out: "independent", each choice drawn on its own, or "shares", in a random order as many
+            pulls of each arm as its share of the batch, rounded up or down so that it is right on average.
+        stop: a rule that ends a trial, such as `StopAtDifference`: a function from the pulls and sums to whether to stop. It is
+            asked after every step, or batch. `num_steps` is then the most steps, and `history.lengths` has how many were taken.
         chunk_size: trials simulated at once on each device; it changes the memory needed and not one bit of the result.
         progress: show a progress bar when it takes more than a few seconds.
 
@@ -111,7 +80,10 @@ def simulate(
     >>> history.arms.shape, history.arms[:2].tolist()
     ((5,), [0, 1])
     """
-    root, problem = prepare(key, policy, family, mean, num_steps, num_trials)
+    root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop)
+    plan = make_plan(batch_size, allocation, num_steps)
+    if keep_draws and allocation == "shares":
+        raise ValueError("keep_draws is True and allocation is 'shares', which draws nothing; allowed: 'independent'")
     if keep_draws and not hasattr(policy, "draw"):
         raise ValueError(f"keep_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
     trials, num_arms = 1 if num_trials is None else num_trials, problem.mean.shape[0]
@@ -120,142 +92,76 @@ def simulate(
     largest = min(trials_at_once(num_arms), CHUNK_ELEMENTS // (num_steps * size_of_step * device_count(mesh)))
     chunk = split_into_chunks(trials, chunk_size, LANES, largest, device_count(mesh))
     extras = Extras(held_out=held_out, draws=keep_draws)
-    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, extras=extras, mesh=mesh)
+    run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, plan=plan, extras=extras, mesh=mesh)
     outcomes = [collect(run(problem, root, firsts), mesh) for firsts in chunk.starts(progress)]
-    kept = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *outcomes)
+    kept, lengths = jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *outcomes)
     if num_trials is None:
-        kept = jax.tree.map(lambda leaf: leaf[0], kept)
+        kept, lengths = jax.tree.map(lambda leaf: leaf[0], (kept, lengths))
     forced = jnp.broadcast_to(jnp.arange(num_steps) < num_arms, kept.arm.shape)
-    return History(arms=kept.arm, rewards=kept.reward, num_arms=num_arms, forced=forced, held_out=kept.held_out, draws=kept.draws)
+    return History(
+        arms=kept.arm,
+        rewards=kept.reward,
+        num_arms=num_arms,
+        forced=forced,
+        held_out=kept.held_out,
+        draws=kept.draws,
+        lengths=lengths,
+        batch_sizes=plan.batch_sizes,
+        allocation=plan.allocation,
+    )
 
 
-@partial(compiled, static=("num_steps", "size", "extras", "mesh"))
+@partial(compiled, static=("num_steps", "size", "plan", "extras", "mesh"))
 def _simulate_chunk(
-    problem: Problem, root: UInt[Array, "2"], firsts: Firsts, num_steps: int, size: int, extras: Extras, mesh: Mesh | None
-) -> Outcome:
+    problem: Problem,
+    root: UInt[Array, "2"],
+    firsts: Firsts,
+    num_steps: int,
+    size: int,
+    plan: Plan,
+    extras: Extras,
+    mesh: Mesh | None,
+) -> tuple[Outcome, Int[Array, " trials"] | None]:
     problem = problem.for_steps(num_steps)
+    num_arms = problem.mean.shape[0]
 
     def keep(_: Progress, outcome: Outcome) -> Outcome:
         return outcome
 
-    def simulate_from(first: jax.Array) -> Outcome:
-        words = trial_words(root, first[0], size)
-        start, opening = open_trials(problem, words, keep, extras)
-        _, rest = continue_trials(problem, words, start, problem.mean.shape[0], num_steps, keep, extras)
-        return jax.tree.map(lambda *parts: jnp.moveaxis(jnp.concatenate(parts), 0, 1), opening, rest)
+    def simulate_from(first: jax.Array) -> tuple[Outcome, Array | None]:
+        words, moments = trial_words(root, first[0], size), opened_moments(num_steps, num_arms, plan)
+        start = start_trials(problem, plan, size)
+        start, opening = run_trials(problem, words, start, part_of(moments, 0, num_arms), keep, extras, opening=True)
+        end, rest = run_trials(problem, words, start, part_of(moments, num_arms, num_steps), keep, extras)
+        return jax.tree.map(lambda *parts: jnp.moveaxis(jnp.concatenate(parts), 0, 1), opening, rest), end.length
 
     return on_each_device(simulate_from, mesh)(firsts)
 
 
-def open_trials(
-    problem: Problem, words: jax.Array, emit: Callable[[Progress, Outcome], Any], extras: Extras = NOTHING_ELSE
-) -> tuple[Progress, Any]:
-    """Every arm pulled once, in order, in every trial. `emit` says what to keep of each step."""
-    num_arms, size = problem.mean.shape[0], words.shape[-1]
-    state = problem.policy.init(num_arms)
-    statistics = None if keeps_statistics(problem.policy) else StatisticsPolicy().init(num_arms)
-    start = _for_all_trials(Progress(state=state, statistics=statistics), size)
-
-    def step(words: jax.Array, progress: Progress, number: jax.Array) -> tuple[Progress, Outcome]:
-        return _step(problem, extras, words, progress, number, (number, True))
-
-    return _scan(step, words, start, jnp.arange(num_arms), emit)
+def opened_moments(num_steps: int, num_arms: int, plan: Plan) -> Moment:
+    """All steps of a trial in which every arm is pulled once first, and then the policy chooses."""
+    moments = make_moments(num_steps, plan, forced=jnp.arange(num_steps) < num_arms)
+    return moments._replace(forced=None)
 
 
-def continue_trials(
-    problem: Problem,
-    words: jax.Array,
-    progress: Progress,
-    first_step: int,
-    num_steps: int,
-    emit: Callable[[Progress, Outcome], Any],
-    extras: Extras = NOTHING_ELSE,
-) -> tuple[Progress, Any]:
-    """The steps from `first_step` to `num_steps`, each chosen by the policy."""
-    step = partial(_step, problem, extras)
-    return _scan(step, words, progress, jnp.arange(first_step, num_steps), emit)
-
-
-def follow_trials(
-    problem: Problem, words: jax.Array, arms: Int[Array, " steps"], forced: Bool[Array, " steps"]
-) -> tuple[Any, ArmStatistics]:
-    """Every step of trials that are forced where, and to the arm, that a log was: their states, and what each arm has."""
-    state, size = problem.policy.init(problem.mean.shape[0]), words.shape[-1]
-    statistics = None if keeps_statistics(problem.policy) else StatisticsPolicy().init(problem.mean.shape[0])
-    start = _for_all_trials(Progress(state=state, statistics=statistics), size)
-    all_trials = jax.vmap(partial(_step, problem, NOTHING_ELSE), in_axes=(-1, 0, None, None))
-
-    def body(progress: Progress, step: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[Progress, None]:
-        number, arm, is_forced = step
-        progress, _ = all_trials(words, progress, number, (arm, is_forced))
-        return jax.tree.map(trials_minor, progress), None
-
-    progress, _ = jax.lax.scan(body, start, (jnp.arange(arms.shape[0]), arms, forced))
-    return progress.state, statistics_of(progress)
-
-
-def _for_all_trials(progress: Progress, size: int) -> Progress:
-    return jax.tree.map(
-        lambda leaf: trials_minor(jnp.broadcast_to(leaf, (size, *leaf.shape))), jax.tree.map(jnp.asarray, progress)
-    )
-
-
-def _scan(
-    step: Callable[..., tuple[Progress, Outcome]],
-    words: jax.Array,
-    start: Progress,
-    steps: jax.Array,
-    emit: Callable[[Progress, Outcome], Any],
-) -> tuple[Progress, Any]:
-    all_trials = jax.vmap(step, in_axes=(-1, 0, None))
-
-    def body(progress: Progress, number: jax.Array) -> tuple[Progress, Any]:
-        progress, outcome = all_trials(words, progress, number)
-        progress = jax.tree.map(trials_minor, progress)
-        return progress, emit(progress, outcome)
-
-    return jax.lax.scan(body, start, steps)
-
-
-def _step(
-    problem: Problem,
-    extras: Extras,
-    words: jax.Array,
-    progress: Progress,
-    number: jax.Array,
-    forced: tuple[jax.Array, jax.Array | bool] | None = None,
-) -> tuple[Progress, Outcome]:
-    """One step of one trial; `forced` is an arm, and whether it is pulled whatever the policy says."""
-    policy, family, mean = problem
-    choice, reward_key, held_out_key = (step_key(words, number * PURPOSES + purpose) for purpose in range(PURPOSES))
-    arm, draws = _choose(choice, policy, progress.state, extras.draws, forced, mean)
-    family, mean = at_arm((family, mean), arm, mean.shape[0])
-    reward = family.sample(reward_key, mean)
-    second = family.sample(held_out_key, mean) if extras.held_out else None
-    # Without the barrier XLA draws the random numbers anew for each of the arrays that use them.
-    arm, reward = settle((arm.astype(jnp.int32), reward))
-    state = jax.tree.map(_as_before, policy.update(progress.state, arm, reward), progress.state)
-    statistics = progress.statistics and StatisticsPolicy().update(progress.statistics, arm, reward)
-    return Progress(state=state, statistics=statistics), Outcome(arm=arm, reward=reward, held_out=second, draws=draws)
-
-
-def _choose(
-    key: Any, policy: Any, state: Any, with_draws: bool, forced: Any, mean: jax.Array
-) -> tuple[jax.Array, jax.Array | None]:
-    if forced is not None and forced[1] is True:
-        return forced[0], jnp.zeros_like(mean) if with_draws else None
-    draws = policy.draw(key, state) if with_draws else None
-    arm = sample_arm(key, policy, state) if draws is None else policy.choose(key, state, draws)
-    return arm if forced is None else jnp.where(forced[1], forced[0], arm.astype(forced[0].dtype)), draws
-
-
-def _as_before(new: Any, old: jax.Array) -> jax.Array:
-    return jnp.asarray(new).astype(old.dtype)
-
-
-def statistics_of(progress: Progress) -> ArmStatistics:
-    """Pulls and sums of each arm so far."""
-    return progress.state if progress.statistics is None else progress.statistics
+def make_plan(batch_size: int | Sequence[int] | None, allocation: str, num_steps: int) -> Plan:
+    """The batches, as many as there are steps for."""
+    if allocation not in ALLOCATIONS:
+        raise ValueError(f"allocation is {allocation!r}; allowed: 'independent' or 'shares'")
+    if batch_size is None:
+        if allocation != "independent":
+            raise ValueError(f"allocation is {allocation!r} and batch_size is None; allowed: batches to be shared out")
+        return Plan()
+    if isinstance(batch_size, int | np.integer):
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; allowed: 1 or more")
+        rest = num_steps % batch_size
+        sizes = (int(batch_size),) * (num_steps // batch_size) + ((int(rest),) if rest else ())
+    else:
+        sizes = tuple(int(size) for size in batch_size)
+        if min(sizes, default=0) < 1 or sum(sizes) != num_steps:
+            raise ValueError(f"batch_size is {list(sizes)}; allowed: sizes of 1 or more that sum to num_steps, {num_steps}")
+    return Plan(batch_sizes=sizes, allocation=allocation)
 
 
 class Chunks(NamedTuple):
@@ -293,7 +199,13 @@ def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: 
 
 
 def prepare(
-    key: PRNGKeyArray, policy: Policy, family: Family, mean: Any, num_steps: int, num_trials: int | None
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Family,
+    mean: Any,
+    num_steps: int,
+    num_trials: int | None,
+    stop: StoppingRule | None = None,
 ) -> tuple[UInt[Array, "2"], Problem]:
     """The arguments of a simulation, checked: the words that every trial's key is made from, and the problem."""
     mean = as_float(mean)
@@ -313,4 +225,5 @@ def prepare(
         )
     if num_trials is not None and not 1 <= num_trials < 2**32:
         raise ValueError(f"num_trials is {num_trials}; allowed: 1 to {2**32 - 1}")
-    return root_words(key), Problem(policy=policy, family=family, mean=mean)
+    check_stop(stop, mean.shape[0])
+    return root_words(key), Problem(policy=policy, family=family, mean=mean, stop=stop)

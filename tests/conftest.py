@@ -34,6 +34,8 @@ POLICIES = {
     "thompson": jb.Thompson(),
     "thompson-noisy": jb.Thompson(tau=0.5),
     "beta-thompson": jb.BetaThompson(),
+    "exploration-sampling": jb.ExplorationSampling(),
+    "beta-exploration-sampling": jb.BetaExplorationSampling(),
     "exp3": jb.Exp3(),
     "uniform": jb.Uniform(),
     "play-the-winner": jb.PlayTheWinner(),

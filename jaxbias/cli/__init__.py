@@ -40,6 +40,12 @@ ARGUMENTS = {  # what the library calls an option, where that is another word
     "arms": "--arm",
     "separator": "--separator",
     "decimal": "--decimal",
+    "allocation": "--allocation",
+    "batch_size": "--batch-size",
+    "stop.threshold": "--stop-difference or --stop-mean",
+    "stop.first": "--stop-first",
+    "stop.every": "--stop-every",
+    "stop.arm": "--stop-arm",
 }
 
 

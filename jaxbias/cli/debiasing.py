@@ -15,11 +15,29 @@ import jaxbias as jb
 from jaxbias import report
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
-from jaxbias.cli.options import POLICY_SETTINGS, Json, Seed, make_key, with_policy_options
+from jaxbias.cli.options import (
+    POLICY_SETTINGS,
+    STOP_SETTINGS,
+    Json,
+    Seed,
+    make_key,
+    with_policy_options,
+    with_stop_options,
+)
 from jaxbias.config import COLUMNS, read_config, write_config
 from jaxbias.examples import DEFAULT, list_examples, load_example
 from jaxbias.files import PLACE, can_be_written
-from jaxbias.naming import FIT, FamilyName, Opening, PolicyName, build_family, build_policy, describe
+from jaxbias.naming import (
+    FIT,
+    Allocation,
+    FamilyName,
+    Opening,
+    PolicyName,
+    build_family,
+    build_policy,
+    build_stop,
+    describe,
+)
 
 NOT_TRUSTED = 1  # exit code: estimated, but not to be trusted
 ESTIMATE = "estimate"  # in place of a number: the log's own
@@ -34,6 +52,7 @@ class Method(StrEnum):
     adaptive_weighting = "adaptive_weighting"
     conditional_mle = "conditional_mle"
     mean_matching = "mean_matching"
+    batched_ols = "batched_ols"
     confidence_sequence = "confidence_sequence"
 
 
@@ -69,8 +88,10 @@ SigmaOrEstimate = Annotated[
     "estimate is not to be trusted (it has not converged, or the policy does not fit the log); 2 for bad input."
 )
 @with_policy_options
+@with_stop_options
 def debias(
     given: dict[str, Any],
+    stopping: dict[str, Any],
     log: Annotated[str | None, typer.Argument(help="CSV, TSV, Parquet, also .gz; - for standard input.", metavar="[LOG]")] = None,
     policy: Annotated[PolicyName | None, typer.Option(help="What chose the arms; without it, little can be corrected.")] = None,
     family: Annotated[FamilyName | None, typer.Option(help="Rewards (bernoulli where all are 0 or 1, else normal).")] = None,
@@ -86,6 +107,8 @@ def debias(
     quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on standard error but errors.")] = False,
     arm: Annotated[list[str] | None, _of_log("Label of an arm; once for each, in order, also of those never pulled.")] = None,
     opening: Annotated[Opening | None, _of_log("Whether the first pull of each arm was forced (forced) or chosen.")] = None,
+    allocation: Annotated[Allocation | None, _of_log("How its batches were shared out (independent).")] = None,
+    max_steps: Annotated[int | None, _of_log("Rows it could have had, where a rule could stop it (as many as it has).")] = None,
     first: Annotated[int | None, _of_log("Only so many rows, the first.")] = None,
     trial: Annotated[str | None, _of_log("Which trial, where the log has several.")] = None,
     separator: Annotated[str | None, _of_log("Between the columns of a text file (comma; tab in a .tsv).")] = None,
@@ -102,7 +125,7 @@ def debias(
     options = locals()
     columns = {role: options[f"{role}_column"] for role in COLUMNS if options[f"{role}_column"] is not None}
     words = dict(policy=policy, family=family, sigma=sigma, method=method, level=level, opening=opening, arms=arm)
-    words |= dict(separator=separator, decimal=decimal, columns=columns)
+    words |= dict(separator=separator, decimal=decimal, columns=columns, allocation=allocation, max_steps=max_steps, **stopping)
     source, beside = _source(log, example, config)
     settings = _merge(beside, given, {name: value for name, value in words.items() if value not in (None, [], {})})
     _check_writable({"--report": out, "--save-config": save_config})
@@ -159,7 +182,7 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
         raise ValueError(f"--sigma is {ESTIMATE!r} and a number; allowed: one or the other")
     if name is None and of_policy:
         raise ValueError(f"--{next(iter(of_policy))} is given without --policy; allowed: both")
-    if name is PolicyName.Thompson and sigma:
+    if name in (PolicyName.Thompson, PolicyName.ExplorationSampling) and sigma:
         of_policy = {"policy_sigma": sigma, **of_policy}
     policy = None if name is None else build_policy(name, of_policy, num_arms)
     if of_policy.get("epsilon") == FIT and name is not PolicyName.EpsilonGreedy:
@@ -172,8 +195,11 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
         level=settings.get("level", 0.95),
         fit=[setting for setting, value in of_policy.items() if value == FIT],
         opening=settings.get("opening", "forced"),
+        allocation=settings.get("allocation", "independent"),
+        stop=build_stop({name: settings[name] for name in STOP_SETTINGS if name in settings}, log.labels),
+        num_steps=int(settings["max_steps"]) if "max_steps" in settings else None,
         progress=tell,
-        **({"methods": [str(method) for method in settings["method"]]} if "method" in settings else {}),
+        methods=[str(method) for method in settings["method"]] if "method" in settings else None,
     )
     return dataclasses.replace(analysis, seed=seed)
 

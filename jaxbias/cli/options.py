@@ -44,11 +44,15 @@ def _policy_options(
     beta: Annotated[Number, _setting("lil-ucb: its beta (1).")] = None,
     delta: Annotated[Number, _setting("lil-ucb: its delta (0.005).")] = None,
     gamma: Annotated[Number, _setting("exp3: share of uniform exploration, and rate of learning (0.1).")] = None,
-    prior_mean: Annotated[Numbers, _setting("thompson: mean of the prior (0); once, or once for each arm.")] = None,
-    prior_sigma: Annotated[Numbers, _setting("thompson: standard deviation of the prior (5); likewise.")] = None,
-    policy_sigma: Annotated[Numbers, _setting("thompson: the sigma of rewards it assumes (--sigma, or 1); likewise.")] = None,
-    prior_success: Annotated[Numbers, _setting("beta-thompson: successes in the prior (1); likewise.")] = None,
-    prior_failure: Annotated[Numbers, _setting("beta-thompson: failures in the prior (1); likewise.")] = None,
+    prior_mean: Annotated[
+        Numbers, _setting("thompson, exploration-sampling: mean of the prior (0); once, or once for each arm.")
+    ] = None,
+    prior_sigma: Annotated[Numbers, _setting("The same: standard deviation of the prior (5); likewise.")] = None,
+    policy_sigma: Annotated[Numbers, _setting("The same: the sigma of rewards it assumes (--sigma, or 1); likewise.")] = None,
+    prior_success: Annotated[
+        Numbers, _setting("beta-thompson, beta-exploration-sampling: successes in the prior (1); likewise.")
+    ] = None,
+    prior_failure: Annotated[Numbers, _setting("The same: failures in the prior (1); likewise.")] = None,
     balls: Annotated[Numbers, _setting("play-the-winner: balls of each arm at the start (1); likewise.")] = None,
     added: Annotated[Numbers, _setting("play-the-winner: balls added after a pull (1); likewise.")] = None,
 ) -> dict[str, Any]:
@@ -58,15 +62,41 @@ def _policy_options(
 POLICY_SETTINGS = tuple(inspect.signature(_policy_options).parameters)
 
 
+def _rule(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel="A rule that stops the experiment", show_default=False)
+
+
+def _stop_options(
+    stop_difference: Annotated[Number, _rule("Stop when the largest sample mean is ahead of the next by this.")] = None,
+    stop_mean: Annotated[Number, _rule("Stop when the sample mean of --stop-arm is at least this.")] = None,
+    stop_arm: Annotated[str | None, _rule("Whose sample mean (the first arm's).")] = None,
+    stop_first: Annotated[int | None, _rule("No look before so many pulls (1).")] = None,
+    stop_every: Annotated[int | None, _rule("From then on a look every so many pulls (1).")] = None,
+) -> dict[str, Any]:
+    return {name: value for name, value in locals().items() if value is not None}
+
+
+STOP_SETTINGS = tuple(inspect.signature(_stop_options).parameters)
+
+
 def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of `_policy_options`; it receives those that were used as `given`."""
-    shared = inspect.signature(_policy_options).parameters
-    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "given"]
+    return _with_options(command, "given", _policy_options)
+
+
+def with_stop_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of `_stop_options`; it receives those that were used as `stopping`."""
+    return _with_options(command, "stopping", _stop_options)
+
+
+def _with_options(command: Callable[..., None], name: str, options_of: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    shared = inspect.signature(options_of).parameters
+    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != name]
 
     @wraps(command)
     def run(**options: Any) -> None:
-        given = _policy_options(**{name: options.pop(name) for name in shared})
-        command(given=given, **options)
+        used = options_of(**{name: options.pop(name) for name in shared})
+        command(**{name: used}, **options)
 
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # pyright: ignore  (what typer reads)
     return run

@@ -1,6 +1,7 @@
 """Estimators: one file each, one result type."""
 
 from jaxbias.estimators.adaptive_weighting import adaptive_weighting
+from jaxbias.estimators.batched_ols import batched_ols
 from jaxbias.estimators.bias_at import ArmBias, bias_at
 from jaxbias.estimators.compare import Comparison, compare
 from jaxbias.estimators.conditional_mle import conditional_mle
@@ -19,6 +20,7 @@ __all__ = [
     "ContrastiveDivergence",
     "Estimate",
     "adaptive_weighting",
+    "batched_ols",
     "bias_at",
     "compare",
     "conditional_mle",

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import by_trial
-from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.checks import check_log, check_whole
 from jaxbias.estimators.estimate import Estimate, wald
 from jaxbias.estimators.naive import clip_to_family
 from jaxbias.estimators.propensities import all_probabilities
@@ -87,6 +87,7 @@ def adaptive_weighting(
     if not 0 <= floor_decay < 1:
         raise ValueError(f"floor_decay is {floor_decay}; allowed: a number from 0 and below 1")
     checked = check_log(history, family, level)
+    check_whole(checked, "adaptive_weighting")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
     found = _weigh(checked, probabilities, float(floor_decay), scheme=scheme)
     converged = (found.free_pulls > 1) & jnp.isfinite(found.mean) & (found.stderr > 0)

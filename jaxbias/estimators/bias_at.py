@@ -1,5 +1,6 @@
 """How wrong the sample means of a log like this one are on average, if the true means are these: by simulation."""
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,13 +12,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
-from jaxbias.estimators.checks import check_history
-from jaxbias.estimators.matching import Schedule, average_pulled, of_arms, simulate_means
+from jaxbias.estimators.checks import check_history, check_num_steps
+from jaxbias.estimators.matching import Schedule, average_pulled, make_schedule, of_arms, simulate_means
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.randomness import root_words, trial_words
 from jaxbias.rewards import Family, check_family
 from jaxbias.settings import as_float
+from jaxbias.stopping import StoppingRule, check_stop
 
 AT_ONCE = 2048  # trials simulated together: their states stay in the cache
 
@@ -39,6 +41,8 @@ def bias_at(
     mean: ArrayLike | Sequence[float],
     *,
     num_trials: int = 2**14,
+    stop: StoppingRule | None = None,
+    num_steps: int | None = None,
 ) -> ArmBias:
     """Simulates logs like this one, forced where it was, at the given means; an arm's average is over trials that pulled it.
 
@@ -48,6 +52,7 @@ def bias_at(
         policy, family: how its arms were chosen, and what its rewards are.
         mean: (arms,), the means that are taken for true; one that is not a number leaves its arm out.
         num_trials: how many logs are simulated, rounded up to a multiple of 2,048.
+        stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
 
     >>> import jax, jaxbias as jb
     >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
@@ -61,9 +66,11 @@ def bias_at(
     if num_trials < 2:
         raise ValueError(f"num_trials is {num_trials}; allowed: 2 or more")
     kept, chunks = _kept_arms(history, mean), -(-num_trials // AT_ONCE)
+    check_stop(stop, history.num_arms)
+    num_steps = check_num_steps(num_steps, history, stop)
     arms = jnp.asarray(np.searchsorted(kept, np.asarray(history.arms)), jnp.int32)
     policy, family = jax.tree.map(partial(of_arms, kept=kept, num_arms=history.num_arms), (policy, family))
-    schedule = Schedule(arms=arms, forced=history.forced_steps)
+    schedule = make_schedule(dataclasses.replace(history, arms=arms), stop, num_steps)
     average, stderr = _simulate(policy, family, mean[kept], schedule, key, chunks=chunks)
     found = np.full((2, history.num_arms), np.nan)
     found[:, kept] = np.asarray(average, np.float64) - np.asarray(mean[kept], np.float64), np.asarray(stderr, np.float64)

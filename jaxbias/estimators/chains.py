@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.draws import Draws, make_draws
 from jaxbias.estimators.gaussian import Log
-from jaxbias.likelihood import log_density
+from jaxbias.likelihood import choice_log_probs, log_prob_of_choices, reward_log_prob
 from jaxbias.policies import Policy
 from jaxbias.rewards import Normal
 from jaxbias.sampling import ChainInfo, Sampler, chain_diagnostics, sample_chain
@@ -47,7 +47,8 @@ def sample_chains(
     scale = jnp.broadcast_to(jnp.asarray(family.sigma, mean.dtype), mean.shape)[log.arms]
 
     def density(rewards: Float[Array, " steps"], mean: Float[Array, " arms"]) -> Float[Array, ""]:
-        return log_density(policy, family, mean, log.arms, rewards, log.forced)
+        made = jax.vmap(log_prob_of_choices)(log.choices, choice_log_probs(policy, log.arms, rewards, num_arms))
+        return reward_log_prob(family, mean, log.arms, rewards) + jnp.sum(made)
 
     def run(key: PRNGKeyArray, start: Float[Array, " steps"]) -> tuple[Array, Array, ChainInfo]:
         samples, info = sample_chain(key, density, start, sampler, mean, scale=scale)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import by_trial
-from jaxbias.history import History
+from jaxbias.history import ALLOCATIONS, History, cut
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family, Normal, at_arm, check_family
@@ -25,7 +25,7 @@ def check_level(level: float) -> None:
 
 
 def check_history(history: History) -> History:
-    """The history as arrays, refused where an arm is unknown or a reward is not a finite number."""
+    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end."""
     arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         raise ValueError(f"history has arms of shape {arms.shape} and rewards of shape {rewards.shape}; allowed: both (steps,)")
@@ -36,14 +36,45 @@ def check_history(history: History) -> History:
         outside = (numbers < 0) | (numbers >= history.num_arms)
         refuse(outside, arms, "history.arms is {value} at {where}; allowed: 0 to " + str(history.num_arms - 1))
         refuse(~np.isfinite(rewards), rewards, "history.rewards is {value} at {where}; allowed: finite numbers")
-    return History(
+    _check_batches(history, arms.shape[-1])
+    checked = History(
         arms=arms.astype(jnp.int32),
         rewards=rewards,
         num_arms=history.num_arms,
         forced=jnp.asarray(history.forced_steps),
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
+        lengths=history.lengths,
+        batch_sizes=history.batch_sizes,
+        allocation=history.allocation,
     )
+    if history.lengths is None or arms.ndim == 2 or not is_concrete(history.lengths):
+        return checked
+    return cut(checked, int(history.lengths))
+
+
+def check_whole(history: History, method: str) -> None:
+    """Refuses trials of different lengths, for a method that takes one log of them at a time."""
+    if history.lengths is not None:
+        raise ValueError(f"history has trials that a rule stopped early; allowed with {method}: one of them, history.trial(0)")
+
+
+def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
+    """The most steps an experiment could have had, where a rule could stop it."""
+    if num_steps is None:
+        return history.num_steps
+    if stop is None or num_steps < history.num_steps:
+        raise ValueError(f"num_steps is {num_steps}; allowed: {history.num_steps}, as the log has, or more, and only with `stop`")
+    return num_steps
+
+
+def _check_batches(history: History, num_steps: int) -> None:
+    if history.allocation not in ALLOCATIONS:
+        raise ValueError(f"history.allocation is {history.allocation!r}; allowed: 'independent' or 'shares'")
+    sizes = history.batch_sizes
+    if sizes is not None and (not isinstance(sizes, tuple) or min(sizes, default=0) < 1 or sum(sizes) != num_steps):
+        shown = f"{sizes!r}" if len(sizes) <= 8 else f"{len(sizes)} sizes that sum to {sum(sizes)}"
+        raise ValueError(f"history.batch_sizes is {shown}; allowed: a tuple of sizes, 1 or more, that sum to {num_steps} steps")
 
 
 def check_rewards(history: History, family: Family, field: str = "rewards") -> None:
@@ -119,7 +150,7 @@ def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trial
 @compiled
 def _replayed(policy: Policy, history: History) -> Array:
     def one(trial: History) -> Array:
-        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms)
+        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)
 

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
 from jaxbias.estimators.adaptive_weighting import adaptive_weighting
+from jaxbias.estimators.batched_ols import batched_ols
 from jaxbias.estimators.checks import check_history
 from jaxbias.estimators.conditional_mle import conditional_mle
 from jaxbias.estimators.confidence_sequence import confidence_sequence
@@ -21,6 +22,7 @@ from jaxbias.estimators.sample_mean import sample_mean
 from jaxbias.history import History
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family
+from jaxbias.stopping import StoppingRule
 
 if TYPE_CHECKING:
     import pandas
@@ -35,20 +37,32 @@ class Question(NamedTuple):
     family: Any
     level: float
     propensities: Any
+    stop: Any = None
+    num_steps: int | None = None
+
+
+def _to_the_end(ask: Question) -> History:
+    """The history, for a method that takes the number of steps for given."""
+    if ask.stop is not None:
+        raise ValueError("a rule could stop the experiment, which this method does not know; mean_matching does")
+    return ask.history
 
 
 def _propensity_weighting(ask: Question) -> Estimate:
     source = dict(policy=ask.policy) if ask.propensities is None else dict(propensities=ask.propensities)
-    return propensity_weighting(ask.history, family=ask.family, level=ask.level, **source)
+    return propensity_weighting(_to_the_end(ask), family=ask.family, level=ask.level, **source)
 
 
 METHODS: dict[str, Callable[[Question], Estimate]] = {
     "sample_mean": lambda ask: sample_mean(ask.history, ask.family, level=ask.level),
     "data_splitting": lambda ask: data_splitting(ask.history, ask.family, level=ask.level),
     "propensity_weighting": _propensity_weighting,
-    "adaptive_weighting": lambda ask: adaptive_weighting(ask.history, _known(ask), ask.family, level=ask.level),
-    "conditional_mle": lambda ask: conditional_mle(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
-    "mean_matching": lambda ask: mean_matching(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
+    "adaptive_weighting": lambda ask: adaptive_weighting(_to_the_end(ask), _known(ask), ask.family, level=ask.level),
+    "conditional_mle": lambda ask: conditional_mle(ask.key, _to_the_end(ask), _known(ask), ask.family, level=ask.level),
+    "mean_matching": lambda ask: mean_matching(
+        ask.key, ask.history, _known(ask), ask.family, level=ask.level, stop=ask.stop, num_steps=ask.num_steps
+    ),
+    "batched_ols": lambda ask: batched_ols(_to_the_end(ask), ask.family, level=ask.level),
     "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level),
 }
 
@@ -122,6 +136,8 @@ def compare(
     methods: Sequence[str] = tuple(METHODS),
     level: float = 0.95,
     propensities: ArrayLike | None = None,
+    stop: StoppingRule | None = None,
+    num_steps: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
@@ -134,6 +150,8 @@ def compare(
         methods: names of those to try.
         level: of the intervals.
         propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
+        stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
+            methods that do not know of it are left out.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -155,7 +173,7 @@ def compare(
             progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            estimates[name] = METHODS[name](Question(own_key, history, policy, family, level, propensities))
+            estimates[name] = METHODS[name](Question(own_key, history, policy, family, level, propensities, stop, num_steps))
         except ValueError as error:
             reasons[name] = str(error)
     if not estimates:

@@ -17,13 +17,14 @@ from jaxbias.estimators.checks import (
     check_level,
     check_rewards,
     check_unit_rewards,
+    check_whole,
     first_unpulled,
     is_random,
     refuse,
 )
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, status_of, wald
-from jaxbias.estimators.gaussian import Log, laplace, make_log
+from jaxbias.estimators.gaussian import Log, condense, laplace, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
@@ -134,7 +135,7 @@ def _fit_chains(
 @partial(compiled, static=("batches",))
 def _laplace_batch(policy: Policy, family: Any, history: History, batches: Batches) -> tuple[Array, Array]:
     def one(trial: History) -> tuple[Array, Array]:
-        return laplace(_given(policy, trial), _log(trial), _sigma(family, trial), trial.statistics.mean)
+        return laplace(_given(policy, trial), _condensed(trial), _sigma(family, trial), trial.statistics.mean)
 
     return batches.map(one, history)
 
@@ -154,7 +155,7 @@ def _newton_batch(
 
     def one(trial: tuple[Any, History, tuple[Array, Array]]) -> NewtonFit:
         key, log, start = trial
-        return newton(key, _given(policy, log), sigma, _log(log), *start, num_pairs, max_rounds)
+        return newton(key, _given(policy, log), sigma, _condensed(log), *start, num_pairs, max_rounds)
 
     return batches.map(one, (keys, history, starts))
 
@@ -191,10 +192,12 @@ def _divergence_batch(
     num_chains: int,
 ) -> tuple[Fit, Array]:
     def one(trial: tuple[Any, History]) -> tuple[Fit, Array]:
-        (fit_key, draws_key), log, given = jax.random.split(trial[0]), _log(trial[1]), _given(policy, trial[1])
-        fit = contrastive_divergence(fit_key, given, family, *log[:3], history.num_arms, settings)
+        (fit_key, draws_key), log, given = jax.random.split(trial[0]), trial[1], _given(policy, trial[1])
+        seen, steps = log.seen_steps, (log.arms, log.rewards, log.forced_steps)
+        fit = contrastive_divergence(fit_key, given, family, *steps, history.num_arms, settings, seen)
         if sampler is None:
-            return fit, covariance_at(draws_key, given, _sigma(family, history), log, fit.mean, num_pairs)
+            return fit, covariance_at(draws_key, given, _sigma(family, history), _condensed(log), fit.mean, num_pairs)
+        log = _log(log)
         there = newton_with_chains(draws_key, given, family, log, fit.mean, num_chains, sampler, max_rounds=1)
         return fit, there.covariance
 
@@ -211,7 +214,15 @@ def _sigma(family: Any, history: History) -> Float[Array, " arms"]:
 
 
 def _log(history: History) -> Log:
-    return make_log(history.arms, history.rewards, history.forced_steps, history.num_arms)
+    """One trial, by pulls."""
+    return make_log(history.arms, history.rewards, history.forced_steps, history.num_arms, history.batch_sizes)
+
+
+def _condensed(history: History) -> Log:
+    """One trial, by batches where it has any, which is all that a policy of pulls and sums can tell apart."""
+    if history.batch_sizes is None:
+        return _log(history)
+    return condense(history.arms, history.rewards, history.forced_steps, history.num_arms, history.batch_sizes)
 
 
 def _from_divergence(fit: Fit, covariance: Array, level: float) -> Estimate:
@@ -267,8 +278,14 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
     if not isinstance(family, Normal):
         raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
     checked = dataclasses.replace(check_history(history), held_out=None)
+    check_whole(checked, "conditional_mle")
     check_rewards(checked, family)
     check_unit_rewards(checked, policy)
+    if checked.allocation == "shares":
+        raise ValueError(
+            "history.allocation is 'shares'; allowed: 'independent', as counts that are rounded shares leave next to nothing to "
+            "chance, and so nothing to condition on: mean_matching takes them"
+        )
     draws = _recorded_draws(checked, policy) if given_draws else None
     checked = dataclasses.replace(checked, draws=draws)
     if is_concrete((checked, policy)):
@@ -281,6 +298,10 @@ def _recorded_draws(history: History, policy: Policy) -> Float[Array, "*trials s
         raise ValueError(f"given_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
     if history.draws is None:
         raise ValueError("given_draws is True and history.draws is None; allowed: what simulate(..., keep_draws=True) records")
+    if history.batch_sizes is not None:
+        raise ValueError(
+            "given_draws is True and history has batches; allowed: draws that are integrated out (given_draws=False)"
+        )
     expected = (*history.arms.shape, history.num_arms)
     if history.draws.shape != expected:
         raise ValueError(f"history.draws has shape {history.draws.shape}; allowed: {expected}, one draw for each step and arm")
@@ -306,6 +327,6 @@ def _check_choices(history: History, policy: Policy) -> None:
 @compiled
 def _choices(policy: Policy, history: History) -> jax.Array:
     def one(trial: History) -> jax.Array:
-        return choice_log_probs(_given(policy, trial), trial.arms, trial.rewards, trial.num_arms)
+        return choice_log_probs(_given(policy, trial), trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import by_trial
-from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.checks import check_log, check_whole
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.naive import mean_range, naive_stderr, summarise
 from jaxbias.history import History
@@ -63,6 +63,7 @@ def confidence_sequence(
     if not (tightest_at > 0 and math.isfinite(tightest_at)):
         raise ValueError(f"tightest_at is {tightest_at}; allowed: a finite number above 0")
     checked = check_log(history, family, level)
+    check_whole(checked, "confidence_sequence")
     variance = jnp.square(_scale(checked, family, scale))
     rho, alpha, (low, high) = variance * (tightest_at / _best_ratio(1 - level)), 1 - level, mean_range(family)
     summary = summarise(checked)

@@ -18,7 +18,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.history import count
-from jaxbias.likelihood import log_density
+from jaxbias.likelihood import Seen, log_density
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family, at_arm
 from jaxbias.sampling import COUNT, TARGETS, ChainInfo, Sampler, first_step_size, sample_chain
@@ -90,6 +90,7 @@ def contrastive_divergence(
     forced: Bool[Array, " steps"],
     num_arms: int,
     settings: ContrastiveDivergence,
+    seen: Seen = None,
 ) -> Fit:
     """Algorithm 2 from the sample means, for one trial; `vmap` it over keys, arms, rewards and forced for many.
 
@@ -104,7 +105,7 @@ def contrastive_divergence(
     scale = reward_scale(family, count(arms, rewards, num_arms).mean, arms)
 
     def density(values: Float[Array, " steps"], mean: Float[Array, " arms"]) -> Float[Array, ""]:
-        return log_density(policy, family, mean, arms, values, forced)
+        return log_density(policy, family, mean, arms, values, forced, seen)
 
     def gradient(mean: Float[Array, " arms"], samples: Float[Array, "draws steps"]) -> Float[Array, " arms"]:
         by_step = step_scores(family, mean, arms, rewards) - jnp.mean(

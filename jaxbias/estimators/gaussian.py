@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.estimators.draws import Draws, make_draws, with_covariance
-from jaxbias.likelihood import over_steps, statistics_before
+from jaxbias.history import seen_by_batch
+from jaxbias.likelihood import choices_made, log_prob_of_choices, over_steps, statistics_before
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
@@ -25,14 +27,23 @@ FEW_CHOICES = 16
 LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
 LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
 CLOSE = 0.05  # in standard errors: as near as the Gaussian's own maximum needs to be, as the paths drawn there correct it
+NO_PULL = 1e-8  # pulls, where there is none: what it adds to a variance is lost in the rounding of float32
 
 
 class Log(NamedTuple):
-    """One trial: what was pulled, and what stays fixed while the rewards vary."""
+    """One trial: what was pulled, and what stays fixed while the rewards vary. A step is one pull, or in a batch all of one arm.
+
+    Fields:
+        arms, rewards: which arm each step pulled, and the sum of what it gave.
+        sizes: how many pulls each step is.
+        choices: how many choices of each arm were made from the state before the step.
+        pulls: of each arm before the step.
+    """
 
     arms: Int[Array, " steps"]
     rewards: Float[Array, " steps"]
-    forced: Bool[Array, " steps"]
+    sizes: Int[Array, " steps"]
+    choices: Int[Array, "steps arms"]
     pulls: Int[Array, "steps arms"]
 
 
@@ -59,32 +70,80 @@ class Gaussian(NamedTuple):
     covariance: Float[Array, "arms arms"]
 
 
-def make_log(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int) -> Log:
-    """A trial with its pulls before each step."""
-    return Log(arms=arms, rewards=rewards, forced=forced, pulls=statistics_before(arms, rewards, num_arms).pulls)
+def make_log(
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    forced: Bool[Array, " steps"],
+    num_arms: int,
+    batch_sizes: tuple[int, ...] | None = None,
+) -> Log:
+    """A trial, with one step for each pull."""
+    seen = None if batch_sizes is None else seen_by_batch(batch_sizes)
+    return _with_pulls(arms, rewards, jnp.ones_like(arms), choices_made(arms, forced, num_arms, seen))
+
+
+def condense(
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    forced: Bool[Array, " steps"],
+    num_arms: int,
+    batch_sizes: tuple[int, ...],
+) -> Log:
+    """The same trial with as many steps for each batch as arms, where it has more pulls: nothing is chosen between them."""
+    large = np.asarray(batch_sizes) > num_arms
+    steps_of_batch = np.where(large, num_arms, batch_sizes)
+    first_step = np.cumsum(steps_of_batch) - steps_of_batch
+    batch, within = np.repeat(np.arange(len(batch_sizes)), batch_sizes), np.arange(sum(batch_sizes)) - seen_by_batch(batch_sizes)
+    within_batch = jnp.where(jnp.asarray(large[batch]), arms, jnp.asarray(within, arms.dtype))
+    place = jnp.asarray(first_step[batch], arms.dtype) + within_batch
+    num_steps = int(steps_of_batch.sum())
+    by_arm = jnp.asarray(np.repeat(large, steps_of_batch))
+    which = np.arange(num_steps) - np.repeat(first_step, steps_of_batch)
+    new_arms = jnp.where(by_arm, jnp.asarray(which, arms.dtype), jnp.zeros(num_steps, arms.dtype).at[place].max(arms))
+    choices = jnp.zeros((num_steps, num_arms), jnp.int32).at[first_step[batch], arms].add(1 - forced.astype(jnp.int32))
+    sizes = jnp.zeros(num_steps, arms.dtype).at[place].add(1)
+    return _with_pulls(new_arms, jnp.zeros(num_steps, rewards.dtype).at[place].add(rewards), sizes, choices)
+
+
+def _with_pulls(arms: Array, rewards: Array, sizes: Array, choices: Array) -> Log:
+    pulls = statistics_before(arms, rewards, choices.shape[1], sizes).pulls
+    return Log(arms=arms, rewards=rewards, sizes=sizes, choices=choices, pulls=pulls)
 
 
 def _running(arms: Int[Array, " steps"], path: Float[Array, " steps"], num_arms: int) -> Float[Array, "steps arms"]:
     return statistics_before(arms, path, num_arms).total
 
 
+def _variance(log: Log, sigma: Float[Array, " arms"]) -> Float[Array, " steps"]:
+    """Of what each step gave, had the arms been fixed in advance; next to none where a batch has no pull of the arm."""
+    return jnp.square(sigma)[log.arms] * jnp.maximum(log.sizes.astype(sigma.dtype), NO_PULL)
+
+
+def _drift(log: Log, mean: Float[Array, " arms"], path: Float[Array, " steps"]) -> Float[Array, " steps"]:
+    """How far the expected sums are above those of the path."""
+    return mean[log.arms] * log.sizes.astype(mean.dtype) - path
+
+
 def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadratics:
     """The curvature is minus the second derivative where the policy says that it is never negative, and otherwise the Fisher
     information of the choice, which never is: for a softmax of the sums the two are the same."""
 
-    def one(pulls: Array, total: Array, arm: Array, forced: Array) -> Quadratics:
+    def one(pulls: Array, total: Array, choices: Array) -> Quadratics:
         log_probs = lambda total: policy.log_probs(ArmStatistics(pulls, total))
         if getattr(policy, "log_concave", False):
-            value, slope = jax.value_and_grad(lambda total: log_probs(total)[arm])(total)
-            curvature = -jax.jacfwd(jax.grad(lambda total: log_probs(total)[arm]))(total)
+            made = lambda total: log_prob_of_choices(choices, log_probs(total))
+            value, slope = jax.value_and_grad(made)(total)
+            curvature = -jax.jacfwd(jax.grad(made))(total)
         else:
             values, jacobian = _value_and_jacobian(log_probs, total)
             jacobian = jnp.where(jnp.isfinite(values)[:, None], jacobian, 0)
-            curvature = _information_of_choice(jnp.exp(values), jacobian)
-            value, slope = values[arm], jacobian[arm]
-        return jax.tree.map(lambda leaf: jnp.where(forced, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
+            number = choices.astype(total.dtype)
+            curvature = _information_of_choice(jnp.exp(values) * jnp.sum(number), jacobian)
+            value, slope = log_prob_of_choices(choices, values), number @ jacobian
+        nothing = jnp.all(choices == 0)  # where nothing was chosen the policy need not say anything
+        return jax.tree.map(lambda leaf: jnp.where(nothing, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
-    return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.arms, log.forced)
+    return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.choices)
 
 
 def _information_of_choice(probability: Float[Array, " choices"], jacobian: Float[Array, "choices arms"]) -> Array:
@@ -107,8 +166,7 @@ def _smooth(log: Log, mean: Float[Array, " arms"], sigma: Float[Array, " arms"],
     """The backward pass: what the choices after a step say about the sums before it, as a quadratic in the deviation."""
     num_arms = mean.shape[0]
     chosen = jax.nn.one_hot(log.arms, num_arms, dtype=path.dtype)
-    prior = 1 / jnp.square(sigma)[log.arms]
-    drift = mean[log.arms] - path
+    prior, drift = 1 / _variance(log, sigma), _drift(log, mean, path)
 
     def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], Smoother]:
         information, score = carry
@@ -164,9 +222,8 @@ def _improve(policy: Policy, log: Log, sigma: Float[Array, " arms"], mean: Float
     def height(path: Array) -> Array:
         total = _running(log.arms, path, mean.shape[0])
         log_probs = over_steps(lambda pulls, total: policy.log_probs(ArmStatistics(pulls, total)), log.pulls, total)
-        chosen = jnp.take_along_axis(log_probs, log.arms[:, None], axis=1)[:, 0]
-        prior = -jnp.square((path - mean[log.arms]) / sigma[log.arms]) / 2
-        return jnp.sum(prior + jnp.where(log.forced, 0, chosen))
+        prior = -jnp.square(_drift(log, mean, path)) / _variance(log, sigma) / 2
+        return jnp.sum(prior + jax.vmap(log_prob_of_choices)(log.choices, log_probs))
 
     walk, change = _follow(log, _smooth(log, mean, sigma, path, _quadratics(policy, log, path)))
     lengths = jnp.asarray((0.0, *STEP_LENGTHS), path.dtype)
@@ -198,7 +255,7 @@ def laplace(
         missing = -(_off(log, path) + place.walk.mean) * by_variance
         information = place.walk.covariance * by_variance[:, None] * by_variance[None]
         step, length = newton_step(information, missing)
-        far = jnp.maximum(length, jnp.max(jnp.abs(place.change / sigma[log.arms])))
+        far = jnp.maximum(length, jnp.max(jnp.abs(place.change) / jnp.sqrt(_variance(log, sigma))))
         return rounds + 1, far, mean + place.length * step, place.path
 
     first = (jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, start.dtype), start, log.rewards)
@@ -229,24 +286,22 @@ def draw_paths(
     """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian."""
     around = _quadratics(policy, log, path)
     smoother = _smooth(log, mean, sigma, path, around)
-    num_arms, prior = mean.shape[0], 1 / jnp.square(sigma)[log.arms]
-    drift = mean[log.arms] - path
+    num_arms, prior, drift = mean.shape[0], 1 / _variance(log, sigma), _drift(log, mean, path)
 
     def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], None]:
         deviation, log_weight = carry  # (arms, paths): paths next to each other in memory
-        arm, forced, pulls, total, value, (push, pull, precision), prior, drift, noise = step
-        log_probs = _over_paths(policy, pulls, total[:, None] + deviation)
+        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, noise = step
+        made = _over_paths(policy, choices, pulls, total[:, None] + deviation)
         noise = jnp.concatenate([noise, -noise])
         change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + noise * jax.lax.rsqrt(precision)
-        gain = jnp.where(forced, 0, log_probs[arm] - value)
-        log_weight = log_weight + gain + jnp.square(noise) / 2 - prior * change * (change / 2 - drift)
+        log_weight = log_weight + (made - value) + jnp.square(noise) / 2 - prior * change * (change / 2 - drift)
         chosen = jnp.arange(num_arms, dtype=arm.dtype) == arm
         return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight), None
 
     paths = 2 * noise.shape[1]
     start = (jnp.zeros((num_arms, paths), path.dtype), jnp.zeros(paths, path.dtype))
     total = _running(log.arms, path, num_arms)
-    steps = (log.arms, log.forced, log.pulls, total, around.value, smoother, prior, drift, noise)
+    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, noise)
     (deviation, log_weight), _ = jax.lax.scan(body, start, steps)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
     drawn = make_draws(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)
@@ -254,5 +309,12 @@ def draw_paths(
     return drawn._replace(total=drawn.total + _off(log, path)[:, None, None])
 
 
-def _over_paths(policy: Policy, pulls: Int[Array, " arms"], total: Float[Array, "arms paths"]) -> Float[Array, "arms paths"]:
-    return jax.vmap(lambda total: policy.log_probs(ArmStatistics(pulls, total)), in_axes=1, out_axes=1)(total)
+def _over_paths(
+    policy: Policy, choices: Int[Array, " arms"], pulls: Int[Array, " arms"], total: Float[Array, "arms paths"]
+) -> Float[Array, " paths"]:
+    """The log-probability of the choices made here on each path."""
+
+    def one(total: Float[Array, " arms"]) -> Float[Array, ""]:
+        return log_prob_of_choices(choices, policy.log_probs(ArmStatistics(pulls, total)))
+
+    return jax.vmap(one, in_axes=1)(total)

@@ -19,10 +19,12 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from jaxbias.policies import Policy
+from jaxbias.history import History
+from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.randomness import root_words, trial_words
 from jaxbias.rewards import Family, at_arm
-from jaxbias.simulate import Problem, follow_trials
+from jaxbias.steps import ONE_BY_ONE, Plan, Problem, make_moments, run_trials, start_trials, statistics_of
+from jaxbias.stopping import StoppingRule
 
 FEW = 256  # trials while the search is far from the solution
 CLOSE, NEAR = 0.3, 0.1  # in standard errors: the last step with few trials, and with many; what it leaves is of second order
@@ -34,10 +36,23 @@ BRACKET_ROUNDS = 5  # of the search for each end of an inverted interval; the la
 
 
 class Schedule(NamedTuple):
-    """Which steps of a log were forced, and to which arm."""
+    """Which steps of a log were forced, and to which arm; its batches, and the rule that could stop it."""
 
     arms: Int[Array, " steps"]
     forced: Bool[Array, " steps"]
+    plan: Plan = ONE_BY_ONE
+    stop: Any = None
+
+
+def make_schedule(history: History, stop: StoppingRule | None = None, num_steps: int | None = None) -> Schedule:
+    """That of one log, or of a longer one that a rule has stopped: beyond its end nothing is forced, and batches are as large as
+    its largest."""
+    more, sizes = (num_steps or history.num_steps) - history.num_steps, history.batch_sizes
+    if sizes is not None and more:
+        whole, rest = divmod(more, max(sizes))
+        sizes = (*sizes, *(max(sizes),) * whole, *((rest,) if rest else ()))
+    plan = Plan(batch_sizes=sizes, allocation=history.allocation)
+    return Schedule(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), plan, stop)
 
 
 class Simulated(NamedTuple):
@@ -110,15 +125,23 @@ class Trials(NamedTuple):
 
 def simulate_means(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], schedule: Schedule) -> Trials:
     """Sample means and scores of simulated trials."""
-    problem = Problem(policy=policy, family=family, mean=mean).for_steps(schedule.arms.shape[0])
+    problem = Problem(policy=policy, family=family, mean=mean, stop=schedule.stop).for_steps(schedule.arms.shape[0])
     variance = getattr(family, "variance", None)
     if variance is None:
         problem = problem._replace(policy=Scored(policy=problem.policy, family=family, mean=mean))
-        (_, score), statistics = follow_trials(problem, words, *schedule)
+        (_, score), statistics = _follow(problem, words, schedule)
     else:
-        _, statistics = follow_trials(problem, words, *schedule)
+        _, statistics = _follow(problem, words, schedule)
         score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / variance(mean)[None]
     return Trials(sample_means=statistics.mean, score=score, pulled=statistics.pulls > 0)
+
+
+def _follow(problem: Problem, words: Array, schedule: Schedule) -> tuple[Any, ArmStatistics]:
+    """Trials that are forced where, and to the arm, that a log was: their states at the end, and what each arm has."""
+    moments = make_moments(schedule.arms.shape[0], schedule.plan, schedule.arms, schedule.forced)
+    start = start_trials(problem, schedule.plan, words.shape[-1])
+    progress, _ = run_trials(problem, words, start, moments, emit=lambda *_: None)
+    return progress.state, statistics_of(progress)
 
 
 def average_pulled(trials: Trials) -> tuple[Float[Array, " arms"], Float[Array, "trials arms"], Float[Array, " arms"]]:

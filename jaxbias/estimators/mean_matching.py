@@ -15,14 +15,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
-from jaxbias.estimators.checks import check_history, check_level, check_rewards, check_unit_rewards
+from jaxbias.estimators.checks import check_history, check_level, check_num_steps, check_rewards, check_unit_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
-from jaxbias.estimators.matching import Match, Schedule, invert, match, of_arms
+from jaxbias.estimators.matching import Match, invert, make_schedule, match, of_arms
 from jaxbias.estimators.naive import clip_to_family
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import Family, check_family
 from jaxbias.settings import is_concrete
+from jaxbias.stopping import StoppingRule, check_stop
 
 PATHS_AT_ONCE = 2**15  # logs x trials simulated together: as in `simulate`, few enough for the cache
 STILL = 0.1  # in standard errors: a last step as small as this leaves nothing
@@ -38,6 +39,8 @@ def mean_matching(
     num_paths: int = 2048,
     max_rounds: int = 10,
     inverted: bool = False,
+    stop: StoppingRule | None = None,
+    num_steps: int | None = None,
 ) -> Estimate:
     """The means at which the simulated policy reproduces the observed sample means on average.
 
@@ -51,6 +54,8 @@ def mean_matching(
         max_rounds: how often they are simulated, at most.
         inverted: also a second interval for each arm: the means at which the observed value is at the ends of its simulated
             distribution, the other arms moving with it.
+        stop: the rule that could end the experiment early, as in `simulate`.
+        num_steps: the most steps that the experiment could have had, where a rule could stop it; without it, as many as it has.
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there.
@@ -76,7 +81,9 @@ def mean_matching(
     single = history.arms.ndim == 1
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
-    options = dict(level=level, num_paths=num_paths, max_rounds=max_rounds, inverted=inverted)
+    check_stop(stop, history.num_arms)
+    num_steps = check_num_steps(num_steps, history, stop)
+    options = dict(level=level, num_paths=num_paths, max_rounds=max_rounds, inverted=inverted, stop=stop, num_steps=num_steps)
     estimate = _by_pulled_arms(policy, family, keys, batch, options)
     return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
 
@@ -113,8 +120,8 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     level, inverted = options["level"], options["inverted"]
     sizes = dict(num_paths=options["num_paths"], max_rounds=options["max_rounds"])
     batches = split_into_batches(PATHS_AT_ONCE // options["num_paths"], (keys, history, policy, family))
-    run = partial(_match_batch, inverted=inverted, batches=batches, **sizes)
-    found, ends = batches.collect(run(policy, family, keys, history, jnp.asarray(level)))
+    run = partial(_match_batch, inverted=inverted, batches=batches, num_steps=options["num_steps"], **sizes)
+    found, ends = batches.collect(run(policy, family, keys, history, jnp.asarray(level), options["stop"]))
     stderr = jnp.sqrt(jnp.diagonal(found.covariance, axis1=-2, axis2=-1))
     infinite = ~(jnp.isfinite(found.mean) & jnp.isfinite(stderr))
     moving = jnp.abs(found.step) > STILL * stderr
@@ -133,21 +140,23 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     return clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
 
 
-@partial(compiled, static=("num_paths", "max_rounds", "inverted", "batches"))
+@partial(compiled, static=("num_paths", "max_rounds", "inverted", "batches", "num_steps"))
 def _match_batch(
     policy: Policy,
     family: Any,
     keys: Any,
     history: History,
     level: Any,
+    stop: Any,
     num_paths: int,
     max_rounds: int,
     inverted: bool,
     batches: Batches,
+    num_steps: int,
 ) -> tuple[Match, Float[Array, "trials arms 2"] | None]:
     def one(trial: tuple[Any, History]) -> tuple[Match, Array | None]:
         key, log = trial
-        schedule, observed = Schedule(arms=log.arms, forced=log.forced_steps), log.statistics.mean
+        schedule, observed = make_schedule(log, stop, num_steps), log.statistics.mean
         found = match(key, policy, family, schedule, observed, num_paths, max_rounds)
         again = jax.random.fold_in(key, 1)
         ends = invert(again, policy, family, schedule, observed, found, level, num_paths) if inverted else None

@@ -52,7 +52,7 @@ def summarise(history: History) -> ArmSummary:
     """Pulls, means and standard deviations of each arm; the deviations in a second pass, so that they do not cancel."""
     pulls, mean = history.statistics.pulls, history.statistics.mean
     deviation = history.rewards - jnp.take_along_axis(mean, history.arms, axis=-1)
-    squares = count(history.arms, jnp.square(deviation), history.num_arms).total
+    squares = count(history.arms, jnp.square(deviation), history.num_arms, history.lengths).total
     spread = jnp.sqrt(squares / jnp.maximum(pulls - 1, 1).astype(squares.dtype))
     return ArmSummary(pulls=pulls, mean=jnp.where(pulls > 0, mean, jnp.nan), deviation=jnp.where(pulls > 1, spread, jnp.nan))
 

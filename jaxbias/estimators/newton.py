@@ -166,8 +166,8 @@ def _fit(found: Moments, sigma: Array, log: Log, at: Array, move: Array, size: i
     by_variance = 1 / jnp.square(sigma)
     covariance = jnp.linalg.inv(_information(found, sigma))
     error = covariance * by_variance[None]
-    pulls = jnp.zeros(at.shape, jnp.int32).at[log.arms].add(1).astype(at.dtype)
-    observed = jnp.zeros_like(at).at[log.arms].add(log.rewards - at[log.arms])
+    pulls = jnp.zeros(at.shape, log.sizes.dtype).at[log.arms].add(log.sizes).astype(at.dtype)
+    observed = jnp.zeros_like(at).at[log.arms].add(log.rewards - log.sizes.astype(at.dtype) * at[log.arms])
     return NewtonFit(
         mean=at + move,
         covariance=covariance,

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxbias.compiling import compiled
-from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.checks import check_log, check_whole
 from jaxbias.estimators.estimate import Estimate, wald
 from jaxbias.estimators.naive import clip_to_family
 from jaxbias.estimators.propensities import chosen_probabilities
@@ -70,6 +70,7 @@ def propensity_weighting(
     [4.0, 4.0]
     """
     checked = check_log(history, family, level)
+    check_whole(checked, "propensity_weighting")
     chosen = chosen_probabilities(checked, policy, propensities, "propensity_weighting")
     found = _weigh(checked, chosen, normalised=bool(normalised))
     diagnostics = {name: getattr(found, name) for name in ("pulls", "effective_sample_size", "largest_weight")}

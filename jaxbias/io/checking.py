@@ -119,12 +119,13 @@ def read_batch(table: Table, decimal: str) -> np.ndarray | None:
     return values.astype(np.int64)
 
 
-def read_propensity(table: Table, decimal: str, arms: np.ndarray, forced: np.ndarray | None) -> np.ndarray | None:
+def read_propensity(table: Table, decimal: str, arms: np.ndarray, forced: np.ndarray | None, batch: Any) -> np.ndarray | None:
     """The recorded probability of each pull; NaN where the pull was forced and none was recorded."""
     if "propensity" not in table.frame:
         return None
     values, missing, _ = to_numbers(table.frame["propensity"], decimal)
-    forced = _first_pulls(arms) if forced is None else forced
+    if forced is None:
+        forced = _first_pulls(arms) if batch is None else batch == batch[0]
     right = (values > 0) & (values <= 1)
     allowed = "a number above 0 and at most 1, or nothing where the pull was forced"
     refuse(table, "propensity", ~(right | (missing & forced)), allowed)

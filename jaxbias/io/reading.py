@@ -118,12 +118,19 @@ def _first_rows(table: Table, first: int | None) -> Table:
 
 def _make_log(table: Table, decimal: str, labels: list[str] | None, name: str) -> Log:
     arms, labels_found = read_arms(table, labels)
-    rewards, forced = read_rewards(table, decimal), read_forced(table)
+    rewards, forced, batch = read_rewards(table, decimal), read_forced(table), read_batch(table, decimal)
     return Log(
-        history=History(arms=arms, rewards=rewards, num_arms=len(labels_found), forced=forced),
+        history=History(arms=arms, rewards=rewards, num_arms=len(labels_found), forced=forced, batch_sizes=_sizes(batch)),
         labels=labels_found,
-        propensity=read_propensity(table, decimal, arms, forced),
-        batch=read_batch(table, decimal),
+        propensity=read_propensity(table, decimal, arms, forced, batch),
+        batch=batch,
         name=name,
         notes=tuple(table.notes),
     )
+
+
+def _sizes(batch: np.ndarray | None) -> tuple[int, ...] | None:
+    """How many pulls each batch has; None where each has one, as then every choice has seen all before it."""
+    if batch is None or len(sizes := np.unique(batch, return_counts=True)[1]) == len(batch):
+        return None
+    return tuple(sizes.tolist())

@@ -13,7 +13,9 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 
 def write_log(history: "History", out: Path, labels: Sequence[str] | None = None) -> None:
-    """Writes trial, step, arm and reward, one pull a row; the file is there whole or not at all.
+    """Writes trial, step, arm and reward, one pull a row, and of batches which, and which pulls were forced.
+
+    The file is there whole or not at all. Steps after a trial was stopped are left out.
 
     Arguments:
         history: one trial, whose log has no column for the trial, or a batch of them.
@@ -46,7 +48,16 @@ def _frame(history: "History", labels: Sequence[str] | None) -> Any:
         if len(labels) != history.num_arms or len(set(labels)) != len(labels):
             raise ValueError(f"labels is {list(labels)}; allowed: {history.num_arms} that differ, one for each arm")
         columns["arm"] = pd.Categorical.from_codes(columns["arm"], categories=list(labels))
-    return pd.DataFrame({**columns, "reward": rewards.ravel()})
+    columns["reward"] = rewards.ravel()
+    if history.batch_sizes is not None:
+        batch = np.repeat(np.arange(len(history.batch_sizes)), history.batch_sizes)
+        columns["batch"] = np.broadcast_to(batch, arms.shape).ravel()
+        columns["forced"] = np.asarray(history.forced_steps).ravel().astype(int)
+    frame = pd.DataFrame(columns)
+    if history.lengths is None:
+        return frame
+    taken = np.arange(arms.shape[-1]) < np.asarray(history.lengths)[..., None]
+    return frame[taken.ravel()]
 
 
 def _write_frame(frame: Any, file: Any, name: str) -> None:

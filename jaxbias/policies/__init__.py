@@ -8,18 +8,23 @@ from jaxbias.policies.base import (
     keeps_statistics,
     sample_arm,
 )
+from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSampling
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
+from jaxbias.policies.transformed import Clipped, Transformed
 from jaxbias.policies.ucb import UCB1, LilUCB
 from jaxbias.policies.urn import PlayTheWinner
 
 __all__ = [
     "UCB1",
     "ArmStatistics",
+    "BetaExplorationSampling",
     "BetaThompson",
+    "Clipped",
     "EpsilonGreedy",
     "Exp3",
+    "ExplorationSampling",
     "Greedy",
     "IndexPolicy",
     "LilUCB",
@@ -27,6 +32,7 @@ __all__ = [
     "Policy",
     "StatisticsPolicy",
     "Thompson",
+    "Transformed",
     "Uniform",
     "check_policy",
     "keeps_statistics",

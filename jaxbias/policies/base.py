@@ -86,6 +86,8 @@ def check_policy(policy: Any, num_arms: int) -> None:
     if missing:
         raise ValueError(f"policy is {policy!r}, without {', '.join(missing)}; allowed: init, log_probs and update")
     check_settings(policy, "policy")
+    if getattr(policy, "policy", None) is not None:  # one that wraps another
+        check_policy(policy.policy, num_arms)
     for name, value in getattr(policy, "__dict__", {}).items():
         if name in _settings_of(policy) and getattr(value, "shape", ()) not in ((), (num_arms,)):
             raise ValueError(f"policy.{name} has shape {value.shape}; allowed: one number, or one for each of {num_arms} arms")

@@ -11,6 +11,7 @@ from jaxbias.report.common import figure, make_console, make_table, say
 
 if TYPE_CHECKING:
     from jaxbias.bias import BiasSummary
+    from jaxbias.sources import BiasSources
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 LOG_TRIALS = 1000  # trials in a log unless told otherwise: enough for every estimator, small enough to open
@@ -37,8 +38,40 @@ def print_bias(summary: "BiasSummary", mean: Sequence[float], note: str = "") ->
     for count, (share, stderr) in enumerate(zip(summary.joint, summary.joint_stderr, strict=True)):
         joint.add_row(str(count), figure(console, share, stderr))
     console.print(joint)
-    for sentence in filter(None, [*_bias_sentences(summary), note]):
+    if summary.sources is not None:
+        _print_sources(console, summary.sources)
+    for sentence in filter(None, [*_bias_sentences(summary), *_source_sentences(summary.sources), note]):
         say(console, sentence)
+
+
+def _print_sources(console: Console, sources: "BiasSources") -> None:
+    table = make_table("Where the bias comes from", "arm", "sampling", "stopping", "reported in")
+    columns = (sources.sampling, sources.sampling_stderr, sources.stopping, sources.stopping_stderr)
+    for arm, figures in enumerate(zip(*columns, strict=True)):
+        share = "" if sources.chosen is None else f"{sources.chosen[arm]:.1%}"
+        table.add_row(str(arm), *_two_figures(console, *figures), share)
+    console.print(table)
+
+
+def _source_sentences(sources: "BiasSources | None") -> list[str]:
+    """The signs of the sources, as the numbers have them."""
+    if sources is None or sources.reported is None:
+        return []
+    parts = (
+        ("sampling", sources.reported_sampling, sources.reported_sampling_stderr),
+        ("stopping", sources.reported_stopping, sources.reported_stopping_stderr),
+        ("choosing", sources.choosing, sources.choosing_stderr),
+    )
+    said = [f"{name} {_signed(value, stderr)}" for name, value, stderr in parts]
+    whole = _signed(sources.reported, sources.reported_stderr)
+    return [f"The sample mean that is reported is off by {whole} on average: {', '.join(said[:-1])} and {said[-1]}."]
+
+
+def _signed(value: float | None, stderr: float | None) -> str:
+    """A part, or that it is none that can be told from 0."""
+    assert value is not None
+    assert stderr is not None
+    return f"{figure(None, value, stderr)}" + ("" if abs(value) > CLEAR * stderr else " (not clear of 0)")
 
 
 def _two_figures(console: Console, bias: float, bias_stderr: float, mse: float, mse_stderr: float) -> tuple[str, str]:

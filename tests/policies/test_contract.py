@@ -56,7 +56,7 @@ def test_all_arm_sequences_sum_to_one(policy):
 
 def test_the_gradient_of_what_was_selected_is_finite(policy):
     """With respect to the rewards, of an arm with a probability above zero."""
-    if isinstance(policy, jb.BetaThompson):
+    if isinstance(policy, jb.BetaThompson | jb.BetaExplorationSampling):
         return  # its rewards are 0 and 1
 
     def selected(rewards):

@@ -1,0 +1,101 @@
+"""Rules that end a trial before its last step: pure functions from pulls and sums to whether to stop.
+
+    stop(statistics) -> bool
+
+Any such function is a rule, and is asked after every step, or at the end of every batch. A sample mean at a time that was chosen
+by looking at it is biased too: upwards where a high mean ends the trial, downwards where a low one does (Shin, Ramdas and
+Rinaldo, 2019).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxbias.policies import ArmStatistics, StatisticsPolicy
+from jaxbias.settings import FINITE, POSITIVE, Allowed, check_settings, setting, settings
+
+StoppingRule = Callable[[ArmStatistics], Any]
+STEP = Allowed("a whole number, 1 or more", lambda value: value >= 1)
+
+
+@settings
+class StopAtDifference:
+    """Stops when the largest sample mean is ahead of the next by a threshold.
+
+    Arguments:
+        threshold: how far ahead, on the scale of the rewards.
+        first: no look before so many pulls in all.
+        every: from then on, a look every so many pulls.
+
+    >>> import jax.numpy as jnp
+    >>> rule = StopAtDifference(threshold=0.5, first=4)
+    >>> bool(rule(ArmStatistics(pulls=jnp.array([2, 2]), total=jnp.array([2.0, 0.5]))))
+    True
+    """
+
+    threshold: Any = setting(default=1.0, allowed=POSITIVE)
+    first: Any = setting(default=1, allowed=STEP)
+    every: Any = setting(default=1, allowed=STEP)
+
+    def __call__(self, statistics: ArmStatistics) -> Bool[Array, ""]:
+        """Whether this is a look, and the difference is large enough."""
+        means = _known_means(statistics)
+        is_best = jnp.arange(means.shape[0]) == jnp.argmax(means)
+        lead = jnp.max(means) - jnp.max(jnp.where(is_best, -jnp.inf, means))
+        return _is_look(statistics, self.first, self.every) & (lead >= self.threshold)
+
+
+@settings
+class StopAtMean:
+    """Stops when the sample mean of one arm, or its lead over a control, reaches a threshold.
+
+    Arguments:
+        threshold: on the scale of the rewards.
+        arm: whose sample mean.
+        control: the arm whose sample mean is taken off; None for none.
+        first: no look before so many pulls in all.
+        every: from then on, a look every so many pulls.
+    """
+
+    threshold: Any = setting(default=0.0, allowed=FINITE)
+    arm: Any = setting(default=0, allowed=Allowed("the number of an arm", lambda value: value >= 0))
+    control: Any = setting(default=None, allowed=Allowed("the number of an arm", lambda value: value >= 0))
+    first: Any = setting(default=1, allowed=STEP)
+    every: Any = setting(default=1, allowed=STEP)
+
+    def __call__(self, statistics: ArmStatistics) -> Bool[Array, ""]:
+        """Whether this is a look, and the mean is high enough."""
+        means = _known_means(statistics)
+        compared = means[self.arm] if self.control is None else means[self.arm] - means[self.control]
+        return _is_look(statistics, self.first, self.every) & (compared >= self.threshold)
+
+
+def _known_means(statistics: ArmStatistics) -> Float[Array, " arms"]:
+    """The sample means; not a number, with which nothing compares, for an arm that was never pulled."""
+    return jnp.where(statistics.pulls > 0, statistics.mean, jnp.nan)
+
+
+def _is_look(statistics: ArmStatistics, first: Any, every: Any) -> Bool[Array, ""]:
+    steps = jnp.sum(statistics.pulls)
+    return (steps >= first) & ((steps - first) % every == 0)
+
+
+def check_stop(stop: Any, num_arms: int) -> None:
+    """Raises ValueError where the rule is none, or its settings are not allowed."""
+    if stop is None:
+        return
+    if not callable(stop) or isinstance(stop, type):
+        raise ValueError(f"stop is {stop!r}; allowed: a function from pulls and sums to whether to stop, or None")
+    check_settings(stop, "stop")
+    if isinstance(stop, StopAtDifference) and num_arms < 2:
+        raise ValueError(f"stop is {stop} and there is {num_arms} arm; allowed: two or more arms to be compared")
+    if isinstance(stop, StopAtMean):
+        for name, arm in (("arm", stop.arm), ("control", stop.control)):
+            if isinstance(arm, int) and arm >= num_arms:
+                raise ValueError(f"stop.{name} is {arm}; allowed: 0 to {num_arms - 1}")
+    found = jax.eval_shape(stop, StatisticsPolicy().init(num_arms))
+    if getattr(found, "shape", None) != () or found.dtype != bool:
+        raise ValueError(f"stop returns {found}; allowed: one truth value")
