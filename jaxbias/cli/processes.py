@@ -24,7 +24,7 @@ HEARTBEAT = 30  # seconds without a sign of life after which a process counts as
 START = 60  # seconds that the processes wait for each other to start: they are slower on some hosts than on others
 FAILED = 1  # exit code
 LOST = "another process of this run has stopped, or cannot be reached; start all of them again"
-LATE = "after {wait} seconds not all of the {count} processes had started; start them all within this time, or give --wait SECONDS"
+LATE = "after {wait} seconds not all {count} processes had started; start them all within this time, or give --wait SECONDS"
 JAX_SAYS = b"JAX distributed service detected fatal errors"
 
 

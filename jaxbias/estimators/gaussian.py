@@ -9,6 +9,7 @@ what the quadratics miss is their importance weight. The cost is steps x arms^2 
 Everything is written in deviations from the reference path, so that long logs lose no digits. One trial; `vmap` for more.
 """
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -281,27 +282,32 @@ def draw_paths(
     mean: Float[Array, " arms"],
     sigma: Float[Array, " arms"],
     path: Float[Array, " steps"],
-    noise: Float[Array, "steps pairs"],
+    noise: Callable[[Int[Array, ""]], Float[Array, " pairs"]],
 ) -> Draws:
-    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian."""
+    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian.
+
+    `noise` gives the standard normals of a step, which are made when they are needed: those of a long log fill the memory.
+    """
     around = _quadratics(policy, log, path)
     smoother = _smooth(log, mean, sigma, path, around)
     num_arms, prior, drift = mean.shape[0], 1 / _variance(log, sigma), _drift(log, mean, path)
 
     def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], None]:
         deviation, log_weight = carry  # (arms, paths): paths next to each other in memory
-        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, noise = step
+        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, number = step
         made = _over_paths(policy, choices, pulls, total[:, None] + deviation)
-        noise = jnp.concatenate([noise, -noise])
-        change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + noise * jax.lax.rsqrt(precision)
-        log_weight = log_weight + (made - value) + jnp.square(noise) / 2 - prior * change * (change / 2 - drift)
+        half = noise(number)
+        drawn = jnp.concatenate([half, -half])
+        change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + drawn * jax.lax.rsqrt(precision)
+        log_weight = log_weight + (made - value) + jnp.square(drawn) / 2 - prior * change * (change / 2 - drift)
         chosen = jnp.arange(num_arms, dtype=arm.dtype) == arm
         return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight), None
 
-    paths = 2 * noise.shape[1]
+    numbers = jnp.arange(log.arms.shape[0])
+    paths = 2 * jax.eval_shape(noise, numbers[0]).shape[0]
     start = (jnp.zeros((num_arms, paths), path.dtype), jnp.zeros(paths, path.dtype))
     total = _running(log.arms, path, num_arms)
-    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, noise)
+    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, numbers)
     (deviation, log_weight), _ = jax.lax.scan(body, start, steps)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
     drawn = make_draws(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)

@@ -17,7 +17,7 @@ from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start
 from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
 from jaxbias.estimators.gaussian import Log, draw_paths, most_likely_path
 from jaxbias.policies import Policy
-from jaxbias.randomness import flat_key, root_words
+from jaxbias.randomness import root_words, step_key
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
 
@@ -25,6 +25,7 @@ ROUNDS = 10  # towards the most likely path from the log itself; five or six are
 LONGEST_MOVE = 1.0  # in standard errors, of the means away from those the draws were made at: the weights still spread well
 NEAR = 0.5  # a move after which the draws need not be made anew: 22% of them are lost to the weights
 SMALL = 1e-3  # a step this small against the standard error changes no figure anyone reads
+NOISE_AT_ONCE = 2**23  # steps x pairs of one log whose noise is kept: 32 MB
 STEPS = 20  # on one set of draws, at most; five are usual
 
 Draw = Callable[[Float[Array, " arms"], Any], tuple[Draws, Any]]
@@ -109,8 +110,14 @@ def covariance_at(
     return jnp.linalg.inv(_information(found, sigma))
 
 
-def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Float[Array, "steps pairs"]:
-    return jax.random.normal(flat_key(root_words(key)), (log.arms.shape[0], pairs), log.rewards.dtype)
+def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, ""]], Float[Array, " pairs"]]:
+    """The noise of each step: of a long log made anew whenever it is asked for, of another made once, which is faster."""
+    words, steps = root_words(key), log.arms.shape[0]
+    at_step = lambda step: jax.random.normal(step_key(words, step), (pairs,), log.rewards.dtype)
+    if steps * pairs > NOISE_AT_ONCE:
+        return at_step
+    made = jax.vmap(at_step)(jnp.arange(steps))
+    return lambda step: made[step]
 
 
 def _information(found: Moments, sigma: Float[Array, " arms"]) -> Float[Array, "arms arms"]:

@@ -111,6 +111,20 @@ def test_without_adaptivity_it_is_the_sample_mean(x64):
     assert found.mean.dtype == jnp.result_type(float)
 
 
+def test_a_long_log_makes_the_same_noise_when_it_is_needed(monkeypatch):
+    """As the noise of a short one that is made at once, which here is taken for a long one."""
+    from jaxbias.estimators import newton
+
+    policy, family = jb.Greedy(tau=1.0), jb.Normal()
+    history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.75], 14)
+    run = lambda: jb.conditional_mle(jax.random.key(1), history, policy, family, num_paths=64)
+    kept = run()
+    monkeypatch.setattr(newton, "NOISE_AT_ONCE", 100)
+    jax.clear_caches()
+    np.testing.assert_allclose(run().mean, kept.mean, rtol=1e-5)
+    assert np.abs(kept.mean - jb.conditional_mle(jax.random.key(2), history, policy, family, num_paths=64).mean).max() > 1e-4
+
+
 def test_the_score_is_zero_at_the_estimate():
     """At the estimate, other random numbers must find the expected sums where the observed ones are."""
     from jaxbias.estimators.draws import moments as moments_of
@@ -126,7 +140,7 @@ def test_the_score_is_zero_at_the_estimate():
     def moments(mean):
         path = most_likely_path(policy, log, mean, sigma, history.rewards, 8)
         noise = jax.random.normal(jax.random.key(9), (20, 20_000))
-        return moments_of(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros(3))
+        return moments_of(draw_paths(policy, log, mean, sigma, path, lambda step: noise[step]), jnp.zeros(3))
 
     at = moments(found.mean)
     off = np.asarray(at.total) / np.sqrt(np.diag(at.covariance))
