@@ -17,7 +17,7 @@ from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start
 from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
 from jaxbias.estimators.gaussian import Log, draw_paths, most_likely_path
 from jaxbias.policies import Policy
-from jaxbias.randomness import root_words, step_key
+from jaxbias.randomness import flattened, root_words, step_key
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
 
@@ -111,12 +111,12 @@ def covariance_at(
 
 
 def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, ""]], Float[Array, " pairs"]]:
-    """The noise of each step: of a long log made anew whenever it is asked for, of another made once, which is faster."""
-    words, steps = root_words(key), log.arms.shape[0]
-    at_step = lambda step: jax.random.normal(step_key(words, step), (pairs,), log.rewards.dtype)
+    """The noise of each step: all of it made at once, or for a long log that of a step whenever it is asked for."""
+    steps, dtype = log.arms.shape[0], log.rewards.dtype
     if steps * pairs > NOISE_AT_ONCE:
-        return at_step
-    made = jax.vmap(at_step)(jnp.arange(steps))
+        words = root_words(key)
+        return lambda step: jax.random.normal(step_key(words, step), (pairs,), dtype)
+    made = jax.random.normal(flattened(key), (steps, pairs), dtype)
     return lambda step: made[step]
 
 

@@ -32,9 +32,7 @@ def choice_log_probs(index: Float[Array, " arms"], tau: float | Float[Array, ""]
     if is_zero(tau):
         return _best_log_probs(index, ties)
     tau = jnp.asarray(tau, index.dtype)
-    return jax.lax.cond(
-        tau > 0, lambda: log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties)
-    )
+    return jax.lax.cond(tau > 0, lambda: log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties))
 
 
 def log_softmax(index: Float[Array, " arms"]) -> Float[Array, " arms"]:
