@@ -34,13 +34,6 @@ def timed(run: Callable[[], Result]) -> tuple[float, float, Result]:
     return time.perf_counter() - wall, time.process_time() - cpu, result
 
 
-def best_of(run: Callable[[], Any], repeats: int) -> tuple[float, float]:
-    """The best wall and cpu seconds, after one run to warm up."""
-    run()
-    times = [timed(run)[:2] for _ in range(repeats)]
-    return min(wall for wall, _ in times), min(cpu for _, cpu in times)
-
-
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 

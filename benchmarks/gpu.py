@@ -27,7 +27,7 @@ from common import finish, in_child, machine, parser, peak_memory, print_machine
 
 import jaxbias as jb
 from jaxbias.devices import device_count, on_each_device, trial_mesh
-from jaxbias.simulate import Chunks, prepare, split_into_chunks
+from jaxbias.simulate import Chunks, prepare, split_into_chunks, trials_at_once
 
 bias = import_module("jaxbias.bias")  # the room, where `jb.measure_bias` is its function
 FAMILY, POLICY, NOISY = jb.Normal(), jb.LilUCB(), jb.LilUCB(tau=1.0)
@@ -67,15 +67,15 @@ def bandwidth(size: int, repeats: int) -> float:
     return 2 * values.nbytes / min(timed(lambda: add(values))[0] for _ in range(max(repeats, 3)))
 
 
-def chunks_of(trials: int) -> tuple[Any, Chunks]:
+def chunks_of(trials: int, arms: int) -> tuple[Any, Chunks]:
     """How `measure_bias` divides so many trials."""
     mesh = trial_mesh(math.ceil(trials / bias.BLOCK), ())
-    return mesh, split_into_chunks(trials, None, bias.BLOCK, devices=device_count(mesh))
+    return mesh, split_into_chunks(trials, None, bias.BLOCK, trials_at_once(arms), device_count(mesh))
 
 
 def compiled_chunk(trials: int, steps: int, arms: int) -> Any:
     """The program that `measure_bias` runs for each chunk."""
-    mesh, chunks = chunks_of(trials)
+    mesh, chunks = chunks_of(trials, arms)
     root, problem = prepare(jax.random.key(0), POLICY, FAMILY, means(arms), steps, trials)
     firsts = next(chunks.starts(progress=False))
     options = dict(num_steps=steps, size=chunks.size, trajectory=False, after=None, mesh=mesh)
@@ -85,7 +85,7 @@ def compiled_chunk(trials: int, steps: int, arms: int) -> Any:
 def bytes_per_step(trials: int, steps: int, arms: int) -> float:
     """What one step of one trial reads and writes: XLA counts the body of a loop once, whatever the number of its rounds."""
     with_steps, without = (_bytes(compiled_chunk(trials, number, arms)) for number in (steps, arms))
-    return (with_steps - without) / chunks_of(trials)[1].size
+    return (with_steps - without) / chunks_of(trials, arms)[1].size
 
 
 def _bytes(program: Any) -> float:

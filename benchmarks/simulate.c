@@ -1,4 +1,4 @@
-/* lil' UCB with Normal rewards, by hand: xoshiro256++, ziggurat normals, widths by table, one thread per core.
+/* Four policies with Normal rewards, by hand: xoshiro256++, ziggurat normals, widths by table, one thread per core.
 
    Trials run in groups of LANES side by side, so that the search for the largest index is one vector operation per arm and the
    steps of one trial, each of which waits for the one before, overlap with those of the others. Blocks of trials have their own
@@ -84,50 +84,104 @@ static int below_curve(Random *random, int layer, double x) {
     return low + uniform(random) * (high - low) < 1;
 }
 
-static inline float normal(Random *random) {
-    for (;;) {
-        uint64_t bits = next_bits(random);
-        int layer = bits & (LAYERS - 1);
-        int32_t position = (int32_t)(bits >> 32);
-        uint32_t distance = position < 0 ? -(uint32_t)position : (uint32_t)position;
-        float x = (float)position * scale[layer];
-        if (__builtin_expect(distance < inside[layer], 1)) return x;
-        if (layer == 0) return (float)(position < 0 ? -tail(random) : tail(random));
-        if (below_curve(random, layer, x)) return x;
-    }
+static inline float normal_from(uint64_t bits, Random *random);
+
+/* The 1% that are not plainly inside a layer; apart, so that the rest stays short where it is inlined. */
+static __attribute__((noinline)) float rare_normal(Random *random, int layer, int32_t position) {
+    if (layer == 0) return (float)(position < 0 ? -tail(random) : tail(random));
+    float x = (float)position * scale[layer];
+    return below_curve(random, layer, x) ? x : normal_from(next_bits(random), random);
 }
 
-/* The simulation. */
+static inline float normal_from(uint64_t bits, Random *random) {
+    int layer = bits & (LAYERS - 1);
+    int32_t position = (int32_t)(bits >> 32);
+    uint32_t distance = position < 0 ? -(uint32_t)position : (uint32_t)position;
+    if (__builtin_expect(distance < inside[layer], 1)) return (float)position * scale[layer];
+    return rare_normal(random, layer, position);
+}
+
+/* One for each lane. First all the bits, as the state of the generator then stays in registers. */
+static inline void draw_normals(Random *random, float normals[LANES]) {
+    Random local = *random;
+    uint64_t bits[LANES];
+    for (int lane = 0; lane < LANES; lane++) bits[lane] = next_bits(&local);
+    *random = local;
+    for (int lane = 0; lane < LANES; lane++) normals[lane] = normal_from(bits[lane], random);
+}
+
+/* The simulation. A policy has two tables by pulls: by what a sum is multiplied, and the width, which lil' UCB adds to that and
+   which is the standard deviation of the posterior in Thompson sampling; the greedy policies have none. */
+
+enum { LIL_UCB, GREEDY, EPSILON_GREEDY, THOMPSON };
+
+typedef float Floats[ARMS][LANES];
+typedef int32_t Ints[ARMS][LANES];
 
 typedef struct {
+    int policy;
     long trials, steps;
-    const float *mean, *width, *inverse; /* width and 1 / pulls, by pulls */
-    double *sums;                        /* for each block: the sum of each arm's error, then of its square */
+    float epsilon;
+    const float *mean, *inverse, *width;
+    double *sums; /* for each block: the sum of each arm's error, then of its square */
     atomic_long next_block;
 } Job;
 
-static void run_group(const Job *job, Random *random, long first, double *sums) {
-    float total[ARMS][LANES], index[ARMS][LANES];
-    int32_t pulls[ARMS][LANES];
-    for (int k = 0; k < ARMS; k++)
+static inline void choose_largest(const Floats values, int32_t arms[LANES]) {
+    float best[LANES];
+    for (int lane = 0; lane < LANES; lane++) best[lane] = values[0][lane], arms[lane] = 0;
+    for (int k = 1; k < ARMS; k++)
         for (int lane = 0; lane < LANES; lane++) {
-            total[k][lane] = job->mean[k] + normal(random);
-            index[k][lane] = total[k][lane] + job->width[1];
+            arms[lane] = values[k][lane] > best[lane] ? k : arms[lane];
+            best[lane] = values[k][lane] > best[lane] ? values[k][lane] : best[lane];
+        }
+}
+
+/* With probability epsilon an arm at random: whether, and which, from different halves of one word. */
+static inline void explore(Random *random, float epsilon, int32_t arms[LANES]) {
+    const uint32_t below = (uint32_t)(epsilon * 0x1p32f);
+    for (int lane = 0; lane < LANES; lane++) {
+        uint64_t bits = next_bits(random);
+        int32_t other = (int32_t)((bits >> 32) * ARMS >> 32);
+        arms[lane] = (uint32_t)bits < below ? other : arms[lane];
+    }
+}
+
+static inline void choose_drawn(Random *random, const Floats index, const Floats width, int32_t arms[LANES]) {
+    Floats drawn;
+    for (int k = 0; k < ARMS; k++) {
+        draw_normals(random, drawn[k]);
+        for (int lane = 0; lane < LANES; lane++) drawn[k][lane] = index[k][lane] + width[k][lane] * drawn[k][lane];
+    }
+    choose_largest(drawn, arms);
+}
+
+/* Compiled once for each policy, which is a constant wherever it is called. */
+static inline __attribute__((always_inline)) void run_group(
+    const int policy, const Job *job, Random *random, long first, double *sums) {
+    Floats total, index, width;
+    Ints pulls;
+    float noise[LANES];
+    for (int k = 0; k < ARMS; k++) {
+        draw_normals(random, noise);
+        for (int lane = 0; lane < LANES; lane++) {
+            total[k][lane] = job->mean[k] + noise[lane];
+            index[k][lane] = total[k][lane] * job->inverse[1] + (policy == LIL_UCB ? job->width[1] : 0);
+            width[k][lane] = job->width[1];
             pulls[k][lane] = 1;
         }
+    }
     for (long step = ARMS; step < job->steps; step++) {
-        float best[LANES];
         int32_t arms[LANES];
-        for (int lane = 0; lane < LANES; lane++) best[lane] = index[0][lane], arms[lane] = 0;
-        for (int k = 1; k < ARMS; k++)
-            for (int lane = 0; lane < LANES; lane++) {
-                arms[lane] = index[k][lane] > best[lane] ? k : arms[lane];
-                best[lane] = index[k][lane] > best[lane] ? index[k][lane] : best[lane];
-            }
+        if (policy == THOMPSON) choose_drawn(random, index, width, arms);
+        else choose_largest(index, arms);
+        if (policy == EPSILON_GREEDY) explore(random, job->epsilon, arms);
+        draw_normals(random, noise);
         for (int lane = 0; lane < LANES; lane++) {
             int32_t arm = arms[lane], count = ++pulls[arm][lane];
-            float sum = total[arm][lane] += job->mean[arm] + normal(random);
-            index[arm][lane] = sum * job->inverse[count] + job->width[count];
+            float sum = total[arm][lane] += job->mean[arm] + noise[lane];
+            index[arm][lane] = sum * job->inverse[count] + (policy == LIL_UCB ? job->width[count] : 0);
+            if (policy == THOMPSON) width[arm][lane] = job->width[count];
         }
     }
     long lanes = job->trials - first < LANES ? job->trials - first : LANES;
@@ -139,6 +193,15 @@ static void run_group(const Job *job, Random *random, long first, double *sums) 
         }
 }
 
+static void run_any_group(const Job *job, Random *random, long first, double *sums) {
+    switch (job->policy) {
+    case LIL_UCB: return run_group(LIL_UCB, job, random, first, sums);
+    case GREEDY: return run_group(GREEDY, job, random, first, sums);
+    case EPSILON_GREEDY: return run_group(EPSILON_GREEDY, job, random, first, sums);
+    case THOMPSON: return run_group(THOMPSON, job, random, first, sums);
+    }
+}
+
 static void *work(void *argument) {
     Job *job = argument;
     for (;;) {
@@ -146,16 +209,18 @@ static void *work(void *argument) {
         if (first >= job->trials) return 0;
         Random random = seeded((uint64_t)block + 1);
         for (long trial = first; trial < first + BLOCK && trial < job->trials; trial += LANES)
-            run_group(job, &random, trial, job->sums + block * 2 * ARMS);
+            run_any_group(job, &random, trial, job->sums + block * 2 * ARMS);
     }
 }
 
 /* How many trials there are to a block, for whoever allocates `sums`: zeros, (blocks, 2, ARMS). */
 long block_size(void) { return BLOCK; }
 
-/* Runs all trials on this many threads, of which the caller's is one. */
-void simulate(long trials, long steps, const float *mean, const float *width, const float *inverse, double *sums, int threads) {
-    Job job = {.trials = trials, .steps = steps, .mean = mean, .width = width, .inverse = inverse, .sums = sums};
+/* Runs all trials of a policy (its place in the list above) on this many threads, of which the caller's is one. */
+void simulate(int policy, long trials, long steps, float epsilon, const float *mean, const float *inverse, const float *width,
+              double *sums, int threads) {
+    Job job = {.policy = policy, .trials = trials, .steps = steps, .epsilon = epsilon,
+               .mean = mean, .inverse = inverse, .width = width, .sums = sums};
     pthread_t others[MAX_THREADS];
     int started = 0;
     make_ziggurat();

@@ -12,7 +12,7 @@ import ctypes
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from common import (
     CORES,
-    best_of,
     c_compiler,
     finish,
     machine,
@@ -49,6 +48,7 @@ POLICIES = {
     "thompson": jb.Thompson(),
     "lil-ucb, tau=1": jb.LilUCB(tau=1.0),
 }
+IN_C = ("lil-ucb", "greedy", "epsilon-greedy", "thompson")  # in the order of the list in simulate.c
 
 
 class Measured(NamedTuple):
@@ -187,12 +187,23 @@ def numba_loop() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     return loop
 
 
-def run_c(trials: int, steps: int, threads: int = CORES) -> Measured:
-    """One thread per core."""
+def c_tables(policy: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """By pulls: what a sum is multiplied by, and the width of the policy, as `simulate.c` says."""
+    width, inverse = tables(steps)
+    if policy != "thompson":
+        return inverse, width
+    thompson = POLICIES["thompson"]
+    precision = thompson.prior_sigma**-2.0 + np.arange(steps + 1) / thompson.sigma**2
+    return (1 / (precision * thompson.sigma**2)).astype(np.float32), (precision**-0.5).astype(np.float32)
+
+
+def run_c(trials: int, steps: int, policy: str = "lil-ucb", threads: int = CORES) -> Measured:
+    """One thread per core; a policy of `IN_C`, with its default settings."""
     library = c_library()
     sums = np.zeros((-(-trials // library.block_size()), 2, ARMS))
-    arrays = [array.ctypes.data_as(ctypes.c_void_p) for array in (MEAN, *tables(steps), sums)]
-    library.simulate(ctypes.c_long(trials), ctypes.c_long(steps), *arrays, ctypes.c_int(threads))
+    arrays = [array.ctypes.data_as(ctypes.c_void_p) for array in (MEAN, *c_tables(policy, steps), sums)]
+    sizes = ctypes.c_long(trials), ctypes.c_long(steps), ctypes.c_float(POLICIES["epsilon-greedy"].epsilon)
+    library.simulate(ctypes.c_int(IN_C.index(policy)), *sizes, *arrays, ctypes.c_int(threads))
     total, square = sums.sum(axis=0)
     return from_sums(total, square, trials)
 
@@ -266,12 +277,27 @@ def comparison(rows: list[Row], trials: int, steps: int) -> list[dict[str, Any]]
     ]
 
 
+def policy_runs() -> dict[str, Run]:
+    """jaxbias under each policy, and where there is a compiler the loops in C."""
+    runs: dict[str, Run] = {name: partial(run_jaxbias, policy=policy) for name, policy in POLICIES.items()}
+    if c_compiler() is not None:
+        runs |= {f"{name}, C": partial(run_c, policy=name) for name in IN_C}
+    return runs
+
+
 def policy_speeds(trials: int, steps: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Steps per second of jaxbias under each policy, by the clock and by the seconds of all cores together."""
+    """Steps per second under each policy, by the clock and by the seconds of all cores together; beside C, the share of its
+    speed in both, and how far the two biases are apart."""
+    rows = {row.name: row for row in compare(policy_runs(), trials, steps, repeats)}
     speeds = {}
-    for name, policy in POLICIES.items():
-        wall, cpu = best_of(lambda policy=policy: run_jaxbias(trials, steps, policy), repeats)
+    for name in POLICIES:
+        ours, theirs = rows[name], rows.get(f"{name}, C")
+        wall, cpu = min(ours.wall), min(ours.cpu)
         speeds[name] = {"steps_per_second": trials * steps / wall, "steps_per_cpu_second": trials * steps / cpu}
+        if theirs is not None:
+            speeds[name]["share_of_c"] = min(theirs.wall) / wall
+            speeds[name]["share_of_c_cpu"] = min(theirs.cpu) / cpu
+            speeds[name]["distance"] = distance(ours.measured, theirs.measured)
     return speeds
 
 
@@ -291,16 +317,18 @@ def print_comparison(rows: list[dict[str, Any]], trials: int, steps: int) -> Non
 
 
 def print_policies(speeds: dict[str, dict[str, float]]) -> None:
-    print(f"\n{'Policy':16} {'Msteps/s':>9} {'per cpu s':>10}")
+    print("\njaxbias under each policy; of C: its speed over that of the loop in C, by the clock and by the cpu seconds.")
+    print(f"{'Policy':16} {'Msteps/s':>9} {'per cpu s':>10} {'of C':>6} {'cpu':>6} {'apart':>6}")
     for name, speed in speeds.items():
-        print(f"{name:16} {speed['steps_per_second'] / 1e6:9.1f} {speed['steps_per_cpu_second'] / 1e6:10.1f}")
+        beside = " ".join(f"{speed[part]:6.2f}" for part in ("share_of_c", "share_of_c_cpu", "distance") if part in speed)
+        print(f"{name:16} {speed['steps_per_second'] / 1e6:9.1f} {speed['steps_per_cpu_second'] / 1e6:10.1f} {beside}".rstrip())
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser(__doc__, REPEATS)
     options.add_argument("--trials", type=int, default=TRIALS)
     options.add_argument("--steps", type=int, default=STEPS)
-    options.add_argument("--policies", action="store_true", help="also the speed of other policies")
+    options.add_argument("--policies", action="store_true", help="also other policies, beside C")
     chosen = options.parse_args(arguments)
     if chosen.steps < ARMS or min(chosen.trials, chosen.repeats) < 1:
         options.error(f"allowed: --steps {ARMS} or more, --trials and --repeats 1 or more")

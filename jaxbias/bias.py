@@ -23,7 +23,7 @@ from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.randomness import trial_words
 from jaxbias.rewards import Family
 from jaxbias.settings import is_concrete
-from jaxbias.simulate import Firsts, make_plan, opened_moments, prepare, split_into_chunks
+from jaxbias.simulate import Firsts, make_plan, opened_moments, prepare, split_into_chunks, trials_at_once
 from jaxbias.sources import BiasSources, Chooser, check_choose, find_sources, source_features
 from jaxbias.steps import Outcome, Plan, Problem, Progress, part_of, run_trials, start_trials, statistics_of
 from jaxbias.stopping import StoppingRule
@@ -125,7 +125,7 @@ def measure_bias(
     if after is not None and not num_arms <= after <= num_steps:
         raise ValueError(f"after is {after}; allowed: {num_arms} (every arm is pulled once first) to {num_steps}")
     mesh = trial_mesh(math.ceil(num_trials / BLOCK), (root, problem))
-    chunks = split_into_chunks(num_trials, chunk_size, BLOCK, devices=device_count(mesh))
+    chunks = split_into_chunks(num_trials, chunk_size, BLOCK, trials_at_once(num_arms), device_count(mesh))
     asked = Asked(trajectory=trajectory, after=after, choose=choose)
     run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, plan=plan, asked=asked, mesh=mesh)
     merged, snapshots = None, []

@@ -67,6 +67,13 @@ def flat_key(words: UInt[Array, "*keys 2"]) -> PRNGKeyArray:
     return jax.random.wrap_key_data(words, impl=_FLAT)
 
 
+def flattened(key: PRNGKeyArray) -> PRNGKeyArray:
+    """A key with the same bits whose functions compile well; one that is not JAX's threefry, as it is."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    is_threefry = typed and str(jax.random.key_impl(key)) == "threefry2x32" and jax.config.jax_threefry_partitionable  # pyright: ignore
+    return flat_key(jax.random.key_data(key)) if is_threefry else key
+
+
 def root_words(key: PRNGKeyArray) -> UInt[Array, "2"]:
     """Two words drawn from a key of any kind, typed or raw: the root of a simulation."""
     if not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):

@@ -28,7 +28,8 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 LANES = 16  # a chunk is a whole number of these: the widest vector of a CPU, in 32-bit numbers
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
-CHUNK_ACCELERATOR = 131_072  # and on a GPU: enough trials to fill it
+CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
+CHUNK_ACCELERATOR = 131_072  # trials at once on a GPU: enough to fill it
 CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256 MB of arms and rewards
 LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds
 
@@ -88,7 +89,7 @@ def simulate(
     trials, num_arms = 1 if num_trials is None else num_trials, problem.mean.shape[0]
     size_of_step = 1 + num_arms if keep_draws else 1
     mesh = trial_mesh(math.ceil(trials / LANES), (root, problem))
-    largest = CHUNK_ELEMENTS // (num_steps * size_of_step * device_count(mesh))
+    largest = min(trials_at_once(num_arms), CHUNK_ELEMENTS // (num_steps * size_of_step * device_count(mesh)))
     chunk = split_into_chunks(trials, chunk_size, LANES, largest, device_count(mesh))
     extras = Extras(held_out=held_out, draws=keep_draws)
     run = partial(_simulate_chunk, num_steps=num_steps, size=chunk.size, plan=plan, extras=extras, mesh=mesh)
@@ -181,11 +182,15 @@ class Chunks(NamedTuple):
                 bar.update(min(together, self.trials - done))
 
 
-def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: int | None = None, devices: int = 1) -> Chunks:
-    """Chunks of equal size, a whole number of blocks each, so that one compilation serves them all."""
+def trials_at_once(num_arms: int) -> int:
+    """How many trials a device simulates best together."""
+    return min(CHUNK, CHUNK_STATE // num_arms) if jax.default_backend() == "cpu" else CHUNK_ACCELERATOR
+
+
+def split_into_chunks(trials: int, chunk_size: int | None, block: int, largest: int = CHUNK, devices: int = 1) -> Chunks:
+    """Chunks of one size, that which is asked for or `largest`, a whole number of blocks: one compilation serves them all."""
     if chunk_size is None:
-        chunk_size = CHUNK if jax.default_backend() == "cpu" else CHUNK_ACCELERATOR
-        chunk_size = max(min(chunk_size, largest or chunk_size), 1)
+        chunk_size = max(largest, 1)
     elif chunk_size < 1:
         raise ValueError(f"chunk_size is {chunk_size}; allowed: 1 or more")
     rounds = math.ceil(trials / (block * math.ceil(chunk_size / block) * devices))

@@ -102,12 +102,19 @@ def test_first_pulls_alone_are_unbiased_in_every_implementation(benchmark):
 
 
 @pytest.mark.slow
-def test_policies_run(benchmark, capsys):
-    speeds = benchmark.policy_speeds(256, 6, repeats=1)
+def test_policies_run_and_c_agrees_with_each(benchmark, capsys):
+    speeds = benchmark.policy_speeds(TRIALS, STEPS, repeats=1)
     benchmark.print_policies(speeds)
-    assert {"greedy", "epsilon-greedy", "thompson", "lil-ucb, tau=1"} <= set(speeds)
+    assert set(speeds) == {"lil-ucb", "greedy", "epsilon-greedy", "thompson", "lil-ucb, tau=1"}
     assert all(speed["steps_per_second"] > 0 for speed in speeds.values())
     assert "thompson" in capsys.readouterr().out
+    if benchmark.c_compiler() is None:
+        pytest.skip("there is no C compiler")
+    assert [name for name, speed in speeds.items() if "share_of_c" in speed] == list(benchmark.IN_C)
+    assert all(speeds[name]["distance"] < 4 for name in benchmark.IN_C)
+    biases = [benchmark.run_c(TRIALS, STEPS, name) for name in benchmark.IN_C]
+    for number, one in enumerate(biases):  # they are four policies
+        assert all(benchmark.distance(one, other) > 6 for other in biases[:number])
 
 
 def test_exponent_of_a_power_law(growth):
@@ -135,6 +142,7 @@ def test_the_ladders_are_those_that_are_asked_for(growth):
     longest = {(ladder.tool, ladder.over): ladder.sizes[-1] for ladder in growth.chosen_ladders(small=False, large=True)}
     assert longest["simulate", "trials"] == 10**7
     assert {longest[tool, "steps"] for tool in ("simulate", "conditional_mle", "mean_matching")} == {10**6}
+    assert {longest[tool, "trials"] for tool in ("conditional_mle", "mean_matching")} == {10**5}
     assert {longest[tool, "arms"] for tool in ("simulate", "conditional_mle", "mean_matching")} == {200}
 
 

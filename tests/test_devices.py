@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
-from jaxbias.cli.processes import LOST
+from jaxbias.cli.processes import LATE, LOST
 from jaxbias.devices import collect, device_count, trial_mesh
 from jaxbias.estimators.batches import split_into_batches
 from jaxbias.simulate import split_into_chunks
@@ -127,6 +127,15 @@ def wait_until_busy(process, seconds=15.0):
 
 
 @pytest.mark.slow
+def test_a_process_that_starts_alone_says_so():
+    """The first, which the others are to find, and another, which is to find the first."""
+    for process in [command(free_port(), number, "--wait", 2) for number in (0, 1)]:
+        code, out, err = finish(process, timeout=60)
+        assert (code, out) == (1, "")
+        assert err == f"jaxbias: {LATE.format(wait=2, count=2)}\n"
+
+
+@pytest.mark.slow
 def test_bad_input_is_one_line_of_each_process():
     port = free_port()
     for process in [command(port, number, "--steps", "1") for number in (0, 1)]:
@@ -143,6 +152,7 @@ def test_bad_input_is_one_line_of_each_process():
         (["--coordinator", "h:x", "--num-processes", "2", "--process-id", "0"], "--coordinator is 'h:x'; allowed: HOST:PORT"),
         (["--coordinator", "h:1", "--num-processes", "0", "--process-id", "0"], "--num-processes is 0; allowed: 1 or more"),
         (["--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"], "--process-id is 2; allowed: 0 to 1"),
+        (["--wait", "0"], "--wait is 0; allowed: 1 or more seconds"),
     ],
 )
 def test_bad_words_about_processes(capsys, words, message):

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxbias.randomness import flat_key, root_words, step_key, trial_words
+from jaxbias.randomness import flat_key, flattened, root_words, step_key, trial_words
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (5, 7)])
@@ -28,6 +28,12 @@ def test_trial_keys_are_the_root_folded_with_the_number_of_the_trial():
 def test_raw_and_other_kinds_of_keys_are_taken():
     assert root_words(jax.random.PRNGKey(0)).shape == (2,)
     assert root_words(jax.random.key(0, impl="rbg")).shape == (2,)
+
+
+def test_a_key_made_flat_has_the_same_bits_and_other_kinds_stay():
+    for key in (jax.random.key(3), jax.random.key(3, impl="rbg"), jax.random.PRNGKey(3)):
+        np.testing.assert_array_equal(jax.random.normal(flattened(key), (3, 5)), jax.random.normal(key, (3, 5)))
+    assert flattened(jax.random.key(3)).dtype != jax.random.key(3).dtype
 
 
 def test_draws_of_neighbouring_steps_are_independent():

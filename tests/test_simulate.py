@@ -6,6 +6,7 @@ import pytest
 import jaxbias as jb
 from jaxbias.policies import sample_arm
 from jaxbias.randomness import root_words, step_key, trial_words
+from jaxbias.simulate import CHUNK, CHUNK_STATE, trials_at_once
 
 MEAN = [1.0, 0.75, 0.5]
 
@@ -181,3 +182,11 @@ def test_bad_input_is_named(change, message, unchecked):
     for function in (jb.simulate, jb.measure_bias):
         with pytest.raises(ValueError, match=message):
             function(jax.random.key(0), **arguments)
+
+
+def test_chunks_of_many_arms_are_smaller():
+    assert trials_at_once(2) == CHUNK
+    assert trials_at_once(200) * 200 <= CHUNK_STATE < (trials_at_once(200) + 1) * 200
+    wide = dict(policy=jb.Greedy(), family=jb.Normal(), mean=np.linspace(1, 0, 40), num_steps=50)
+    run = lambda size: jb.measure_bias(jax.random.key(0), num_trials=3000, chunk_size=size, **wide)
+    jax.tree.map(np.testing.assert_array_equal, run(None), run(512))

@@ -14,17 +14,27 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
 import jaxbias as jb
 
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
-START = 300  # seconds that the processes wait for each other to start
+START = 60  # seconds that the processes wait for each other to start: they are slower on some hosts than on others
 FAILED = 1  # exit code
 LOST = "another process of this run has stopped, or cannot be reached; start all of them again"
+LATE = "after {wait} seconds not all {count} processes had started; start them all within this time, or give --wait SECONDS"
 JAX_SAYS = b"JAX distributed service detected fatal errors"
+
+
+class Processes(NamedTuple):
+    """The processes of a run, and which of them this is."""
+
+    coordinator: str
+    count: int
+    number: int
+    wait: int
 
 
 def _of_processes(text: str, **options: Any) -> Any:
@@ -35,7 +45,10 @@ def _process_options(
     coordinator: Annotated[str | None, _of_processes("Where process 0 listens for the others.", metavar="HOST:PORT")] = None,
     num_processes: Annotated[int | None, _of_processes("How many processes there are.")] = None,
     process_id: Annotated[int | None, _of_processes("Which of them this is, from 0; 0 answers.")] = None,
-) -> tuple[str, int, int] | None:
+    wait: Annotated[int, _of_processes(f"Seconds for all of them to start, {START} by default.", metavar="SECONDS")] = START,
+) -> Processes | None:
+    if wait < 1:
+        raise ValueError(f"--wait is {wait}; allowed: 1 or more seconds")
     if coordinator is None and num_processes is None and process_id is None:
         return None
     if coordinator is None or num_processes is None or process_id is None:
@@ -47,7 +60,7 @@ def _process_options(
         raise ValueError(f"--num-processes is {num_processes}; allowed: 1 or more")
     if not 0 <= process_id < num_processes:
         raise ValueError(f"--process-id is {process_id}; allowed: 0 to {num_processes - 1}")
-    return coordinator, num_processes, process_id
+    return Processes(coordinator=coordinator, count=num_processes, number=process_id, wait=wait)
 
 
 def with_process_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,7 +78,7 @@ def with_process_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def spread_over(processes: tuple[str, int, int] | None) -> Iterator[bool]:
+def spread_over(processes: Processes | None) -> Iterator[bool]:
     """Within it JAX has all cores and all processes; gives whether this process is the one that answers."""
     jb.use_all_cores()
     if processes is None:
@@ -73,10 +86,11 @@ def spread_over(processes: tuple[str, int, int] | None) -> Iterator[bool]:
         return
     from jaxbias.devices import LostProcess, wait_for_all
 
-    errors = KeptErrors()
+    errors = KeptErrors(LATE.format(wait=processes.wait, count=processes.count))
     try:
-        _connect(*processes, errors.kept.fileno())
-        yield processes[2] == 0
+        _connect(processes, errors.kept.fileno())
+        errors.lost = LOST
+        yield processes.number == 0
         wait_for_all()
     except ValueError:
         errors.release()
@@ -94,13 +108,13 @@ def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, OSError | RuntimeError) else "".join(traceback.format_exception(error))
 
 
-def _connect(coordinator: str, num_processes: int, process_id: int, aside: int) -> None:
+def _connect(processes: Processes, aside: int) -> None:
     import jax
 
     from jaxbias.devices import wait_for_all
 
-    timeouts: Any = dict(initialization_timeout=START, heartbeat_timeout_seconds=HEARTBEAT)
-    jax.distributed.initialize(coordinator, num_processes, process_id, cluster_detection_method="deactivate", **timeouts)
+    timeouts: Any = dict(initialization_timeout=processes.wait, heartbeat_timeout_seconds=HEARTBEAT)
+    jax.distributed.initialize(*processes[:3], cluster_detection_method="deactivate", **timeouts)
     standard_output = os.dup(1)
     try:
         os.dup2(aside, 1)  # where the first exchange between the processes on CPU announces itself
@@ -114,9 +128,11 @@ class KeptErrors:
     """What JAX's own libraries write to standard error, kept in a file, and told shorter where they end the process.
 
     They do so from a thread of their own by `abort`, after which no Python runs: only a handler of the C library still does.
+    `lost` is what is told of other processes that are not there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lost: str) -> None:
+        self.lost = lost
         self.real, self.kept = os.dup(2), tempfile.TemporaryFile()  # noqa: SIM115  (open until the end)
         sys.stderr = os.fdopen(os.dup(self.real), "w", buffering=1)
         os.dup2(self.kept.fileno(), 2)
@@ -141,7 +157,7 @@ class KeptErrors:
         self.kept.seek(0)
         said = self.kept.read()
         if JAX_SAYS in said:
-            self.tell(LOST)
+            self.tell(self.lost)
         os.write(self.real, said)
         os._exit(128 + signal.SIGABRT)
 

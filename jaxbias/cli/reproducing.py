@@ -14,7 +14,7 @@ from jaxbias import report
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Seed
-from jaxbias.cli.processes import spread_over, with_process_options
+from jaxbias.cli.processes import Processes, spread_over, with_process_options
 
 DISAGREES = 1  # exit code: a cell that should agree does not
 FOLDER = Path("jaxbias-paper")
@@ -26,7 +26,7 @@ FOLDER = Path("jaxbias-paper")
 )
 @with_process_options
 def reproduce(
-    processes: tuple[str, int, int] | None,
+    processes: Processes | None,
     names: Annotated[list[str] | None, typer.Argument(help="table1 ... figure2f, or all.", metavar="[NAME]...")] = None,
     trials: Annotated[int | None, typer.Option(help="In place of the paper's 1000; what has more is scaled alike.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the tables, figures and the page.", metavar="DIR")] = FOLDER,

@@ -21,7 +21,7 @@ from jaxbias.cli.options import (
     with_policy_options,
     with_stop_options,
 )
-from jaxbias.cli.processes import spread_over, with_process_options
+from jaxbias.cli.processes import Processes, spread_over, with_process_options
 from jaxbias.naming import Allocation, FamilyName, PolicyName, build_family, build_policy, build_stop, describe
 
 MEANS = [1.0, 0.75, 0.5, 0.38, 0.25]  # the five arms of the paper's experiments
@@ -34,7 +34,7 @@ MEANS = [1.0, 0.75, 0.5, 0.38, 0.25]  # the five arms of the paper's experiments
 def simulate(
     given: dict[str, Any],
     stopping: dict[str, Any],
-    processes: tuple[str, int, int] | None,
+    processes: Processes | None,
     policy: Policy = PolicyName.LilUCB,
     mean: Annotated[list[float], typer.Option(help="Mean reward of an arm; once for each arm.")] = MEANS,
     steps: Annotated[int, typer.Option(help="Pulls per trial, the first of each arm included.")] = 100,

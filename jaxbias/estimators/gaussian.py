@@ -9,6 +9,8 @@ what the quadratics miss is their importance weight. The cost is steps x arms^2 
 Everything is written in deviations from the reference path, so that long logs lose no digits. One trial; `vmap` for more.
 """
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +24,7 @@ from jaxbias.likelihood import choices_made, log_prob_of_choices, over_steps, st
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
+FEW_CHOICES = 16
 LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
 LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
 CLOSE = 0.05  # in standard errors: as near as the Gaussian's own maximum needs to be, as the paths drawn there correct it
@@ -136,12 +139,19 @@ def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadr
             values, jacobian = _value_and_jacobian(log_probs, total)
             jacobian = jnp.where(jnp.isfinite(values)[:, None], jacobian, 0)
             number = choices.astype(total.dtype)
-            curvature = jnp.einsum("i,ij,ik->jk", jnp.exp(values) * jnp.sum(number), jacobian, jacobian)
+            curvature = _information_of_choice(jnp.exp(values) * jnp.sum(number), jacobian)
             value, slope = log_prob_of_choices(choices, values), number @ jacobian
         nothing = jnp.all(choices == 0)  # where nothing was chosen the policy need not say anything
         return jax.tree.map(lambda leaf: jnp.where(nothing, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
     return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.choices)
+
+
+def _information_of_choice(probability: Float[Array, " choices"], jacobian: Float[Array, "choices arms"]) -> Array:
+    """The sum over choices of probability x slope x slope'; few of them one by one, as XLA on a CPU is slow at small matrices."""
+    if probability.shape[0] > FEW_CHOICES:
+        return jnp.einsum("i,ij,ik->jk", probability, jacobian, jacobian)
+    return reduce(jnp.add, [share * jnp.outer(slope, slope) for share, slope in zip(probability, jacobian, strict=True)])
 
 
 def _value_and_jacobian(function: Any, at: Array) -> tuple[Array, Array]:
@@ -272,27 +282,32 @@ def draw_paths(
     mean: Float[Array, " arms"],
     sigma: Float[Array, " arms"],
     path: Float[Array, " steps"],
-    noise: Float[Array, "steps pairs"],
+    noise: Callable[[Int[Array, ""]], Float[Array, " pairs"]],
 ) -> Draws:
-    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian."""
+    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian.
+
+    `noise` gives the standard normals of a step, which are made when they are needed: those of a long log fill the memory.
+    """
     around = _quadratics(policy, log, path)
     smoother = _smooth(log, mean, sigma, path, around)
     num_arms, prior, drift = mean.shape[0], 1 / _variance(log, sigma), _drift(log, mean, path)
 
     def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], None]:
         deviation, log_weight = carry  # (arms, paths): paths next to each other in memory
-        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, noise = step
+        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, number = step
         made = _over_paths(policy, choices, pulls, total[:, None] + deviation)
-        noise = jnp.concatenate([noise, -noise])
-        change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + noise * jax.lax.rsqrt(precision)
-        log_weight = log_weight + (made - value) + jnp.square(noise) / 2 - prior * change * (change / 2 - drift)
+        half = noise(number)
+        drawn = jnp.concatenate([half, -half])
+        change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + drawn * jax.lax.rsqrt(precision)
+        log_weight = log_weight + (made - value) + jnp.square(drawn) / 2 - prior * change * (change / 2 - drift)
         chosen = jnp.arange(num_arms, dtype=arm.dtype) == arm
         return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight), None
 
-    paths = 2 * noise.shape[1]
+    numbers = jnp.arange(log.arms.shape[0])
+    paths = 2 * jax.eval_shape(noise, numbers[0]).shape[0]
     start = (jnp.zeros((num_arms, paths), path.dtype), jnp.zeros(paths, path.dtype))
     total = _running(log.arms, path, num_arms)
-    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, noise)
+    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, numbers)
     (deviation, log_weight), _ = jax.lax.scan(body, start, steps)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
     drawn = make_draws(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)

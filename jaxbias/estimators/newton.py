@@ -17,6 +17,7 @@ from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start
 from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
 from jaxbias.estimators.gaussian import Log, draw_paths, most_likely_path
 from jaxbias.policies import Policy
+from jaxbias.randomness import flattened, root_words, step_key
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
 
@@ -24,6 +25,7 @@ ROUNDS = 10  # towards the most likely path from the log itself; five or six are
 LONGEST_MOVE = 1.0  # in standard errors, of the means away from those the draws were made at: the weights still spread well
 NEAR = 0.5  # a move after which the draws need not be made anew: 22% of them are lost to the weights
 SMALL = 1e-3  # a step this small against the standard error changes no figure anyone reads
+NOISE_AT_ONCE = 2**23  # steps x pairs of one log whose noise is kept: 32 MB
 STEPS = 20  # on one set of draws, at most; five are usual
 
 Draw = Callable[[Float[Array, " arms"], Any], tuple[Draws, Any]]
@@ -69,7 +71,7 @@ def newton(
 
     The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
     """
-    noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+    noise = _noise(key, log, pairs)
 
     def draw(mean: Array, path: Array) -> tuple[Draws, Array]:
         return draw_paths(policy, log, mean, sigma, path, noise), path
@@ -103,9 +105,19 @@ def covariance_at(
 ) -> Float[Array, "arms arms"]:
     """The inverse of the conditional information at given means, for an estimate that was found otherwise."""
     path = most_likely_path(policy, log, mean, sigma, log.rewards, ROUNDS)
-    noise = jax.random.normal(key, (log.arms.shape[0], pairs), log.rewards.dtype)
+    noise = _noise(key, log, pairs)
     found = moments(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros_like(mean))
     return jnp.linalg.inv(_information(found, sigma))
+
+
+def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, ""]], Float[Array, " pairs"]]:
+    """The noise of each step: all of it made at once, or for a long log that of a step whenever it is asked for."""
+    steps, dtype = log.arms.shape[0], log.rewards.dtype
+    if steps * pairs > NOISE_AT_ONCE:
+        words = root_words(key)
+        return lambda step: jax.random.normal(step_key(words, step), (pairs,), dtype)
+    made = jax.random.normal(flattened(key), (steps, pairs), dtype)
+    return lambda step: made[step]
 
 
 def _information(found: Moments, sigma: Float[Array, " arms"]) -> Float[Array, "arms arms"]:

@@ -5,6 +5,7 @@ the Gumbel-max trick), so one function gives the log-probabilities and another d
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from jaxbias.settings import NON_NEGATIVE, Allowed, is_zero, one_of
 Tau = float | Float[Array, ""] | Callable[[Int[Array, ""]], Float[Array, ""]]
 TAU = Allowed(f"{NON_NEGATIVE.description}, or a function from the step to one", NON_NEGATIVE.test)
 TIES = one_of("random", "first")
+ARMS_AT_ONCE = 16  # compared in one reduction: of 18 and more, XLA makes a loop on a CPU that runs one trial at a time
 
 
 def tau_at(tau: Tau, pulls: Int[Array, " arms"]) -> float | Float[Array, ""]:
@@ -30,9 +32,16 @@ def choice_log_probs(index: Float[Array, " arms"], tau: float | Float[Array, ""]
     if is_zero(tau):
         return _best_log_probs(index, ties)
     tau = jnp.asarray(tau, index.dtype)
-    return jax.lax.cond(
-        tau > 0, lambda: jax.nn.log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties)
-    )
+    return jax.lax.cond(tau > 0, lambda: log_softmax(index / jnp.where(tau > 0, tau, 1)), lambda: _best_log_probs(index, ties))
+
+
+def log_softmax(index: Float[Array, " arms"]) -> Float[Array, " arms"]:
+    """As `jax.nn.log_softmax`; of few arms one by one, as XLA on a CPU copies a batch of them to reduce it over the arms."""
+    if index.shape[0] > ARMS_AT_ONCE:
+        return jax.nn.log_softmax(index)
+    arms = [index[arm] for arm in range(index.shape[0])]
+    top = jax.lax.stop_gradient(reduce(jnp.maximum, arms))
+    return index - (top + jnp.log(reduce(jnp.add, [jnp.exp(arm - top) for arm in arms])))
 
 
 def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " arms"]:
@@ -60,11 +69,17 @@ def _largest(index: Float[Array, "*trials arms"], priority: Array) -> tuple[Int[
         value, second, arm, tied = (jnp.where(keep, *pair) for pair in zip(left, right, strict=True))
         return value, second, arm, tied | same
 
+    def best_of(operands: tuple[Array, ...]) -> tuple[Array, ...]:
+        return jax.lax.reduce(operands, start, better, (index.ndim - 1,))
+
     arms = jax.lax.broadcasted_iota(jnp.int32, index.shape, index.ndim - 1)
     lowest = [jnp.array(-jnp.inf, index.dtype), jnp.array(_lowest(priority.dtype), priority.dtype)]
-    operands = (index, priority, arms, jnp.zeros(index.shape, bool))
     start = (*lowest, jnp.array(index.shape[-1], jnp.int32), jnp.array(False))
-    _, _, arm, tied = jax.lax.reduce(operands, start, better, (index.ndim - 1,))
+    found = (index, priority, arms, jnp.zeros(index.shape, bool))
+    while (count := found[0].shape[-1]) > ARMS_AT_ONCE:
+        groups = [[leaf[..., first : first + ARMS_AT_ONCE] for leaf in found] for first in range(0, count, ARMS_AT_ONCE)]
+        found = tuple(jnp.stack(parts, axis=-1) for parts in zip(*(best_of(tuple(group)) for group in groups), strict=True))
+    _, _, arm, tied = best_of(found)
     return arm, tied
 
 

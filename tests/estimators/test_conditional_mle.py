@@ -111,6 +111,23 @@ def test_without_adaptivity_it_is_the_sample_mean(x64):
     assert found.mean.dtype == jnp.result_type(float)
 
 
+def test_the_noise_of_a_long_log_is_made_when_it_is_needed(monkeypatch):
+    """A short log that is taken for a long one: other random numbers, and the same estimate within their error."""
+    from jaxbias.estimators import newton
+
+    policy, family = jb.Greedy(tau=1.0), jb.Normal()
+    history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.75], 14)
+    run = lambda: jb.conditional_mle(jax.random.key(1), history, policy, family)
+    short = run()
+    monkeypatch.setattr(newton, "NOISE_AT_ONCE", 100)
+    jax.clear_caches()
+    long = run()
+    error = np.hypot(short.diagnostics["monte_carlo_error"], long.diagnostics["monte_carlo_error"])
+    assert np.all(np.abs(long.mean - short.mean) < 4.5 * error)
+    assert np.all(long.mean != short.mean)
+    assert long.converged.all()
+
+
 def test_the_score_is_zero_at_the_estimate():
     """At the estimate, other random numbers must find the expected sums where the observed ones are."""
     from jaxbias.estimators.draws import moments as moments_of
@@ -126,7 +143,7 @@ def test_the_score_is_zero_at_the_estimate():
     def moments(mean):
         path = most_likely_path(policy, log, mean, sigma, history.rewards, 8)
         noise = jax.random.normal(jax.random.key(9), (20, 20_000))
-        return moments_of(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros(3))
+        return moments_of(draw_paths(policy, log, mean, sigma, path, lambda step: noise[step]), jnp.zeros(3))
 
     at = moments(found.mean)
     off = np.asarray(at.total) / np.sqrt(np.diag(at.covariance))

@@ -65,7 +65,7 @@ def test_moments_given_the_arms(name, num_arms, x64):
     @jax.jit
     def run(rewards, noise):
         path = most_likely_path(policy, log, at, spread, rewards, 6)
-        return moments(draw_paths(policy, log, at, spread, path, noise), jnp.zeros_like(at))
+        return moments(draw_paths(policy, log, at, spread, path, lambda step: noise[step]), jnp.zeros_like(at))
 
     costly = name == "thompson" and num_arms == 3
     found = run(rewards, sobol_normals(len(arms), 14 if costly else 19))
@@ -93,7 +93,7 @@ def test_tilted_draws_are_draws_elsewhere(name, x64):
     @jax.jit
     def run(rewards, noise, tilt):
         path = most_likely_path(policy, log, at, spread, rewards, 6)
-        draws = draw_paths(policy, log, at, spread, path, noise)
+        draws = draw_paths(policy, log, at, spread, path, lambda step: noise[step])
         return moments(draws, tilt), expected_total(draws, tilt)
 
     found, alone = run(rewards, sobol_normals(len(arms), 17), jnp.asarray((mean - other) / sigma**2, float))
@@ -110,7 +110,7 @@ def test_without_choices_the_moments_are_exact(x64):
     log = make_log(jnp.asarray(arms, jnp.int32), rewards, jnp.zeros(5, bool), 2)
     at, spread = jnp.asarray(mean, float), jnp.asarray(sigma, float)
     noise = jax.random.normal(jax.random.key(0), (5, 40), float)
-    draws = jax.jit(partial(draw_paths, jb.Uniform(), log))(at, spread, rewards, noise)
+    draws = jax.jit(partial(draw_paths, jb.Uniform(), log, noise=lambda step: noise[step]))(mean=at, sigma=spread, path=rewards)
     pulls, observed = np.array([2, 3]), np.asarray(rewards) @ np.eye(2)[arms]
     plain = moments(draws, jnp.zeros(2, float))
     np.testing.assert_allclose(plain.total, pulls * mean - observed, atol=1e-5)

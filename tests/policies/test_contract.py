@@ -9,6 +9,7 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.policies import sample_arm
+from jaxbias.policies.noise import tie_priorities
 
 
 def replay(policy, num_arms, arms, rewards):
@@ -107,6 +108,18 @@ def test_ties_are_shared_evenly():
     keys = jax.random.split(jax.random.key(3), 90_000)
     drawn = np.bincount(jax.vmap(lambda key: jb.Greedy().sample(key, state))(keys), minlength=5) / 90_000
     np.testing.assert_allclose(drawn, np.array([1, 0, 1, 0, 1]) / 3, atol=4.5 * np.sqrt(2 / 9 / 90_000))
+
+
+def test_of_many_tied_arms_the_one_with_the_highest_priority():
+    """Forty arms, compared in groups, with ties within groups and across them; against the same choice in NumPy."""
+    keys = jax.random.split(jax.random.key(4), 300)
+    total = jnp.asarray(np.random.default_rng(0).integers(0, 4, (300, 40)), jnp.float32)
+    choose = lambda key, total: jb.Greedy().sample(key, jb.ArmStatistics(pulls=jnp.ones(40, jnp.int32), total=total))
+    words = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(keys)
+    priorities = np.asarray(jax.vmap(lambda word: tie_priorities(word, 40))(words)).astype(np.int64)
+    expected = np.argmax(np.where(total == np.max(total, axis=1, keepdims=True), priorities, 0), axis=1)
+    np.testing.assert_array_equal(jax.vmap(choose)(keys, total), expected)
+    np.testing.assert_array_equal([choose(*trial) for trial in zip(keys[:5], total[:5], strict=True)], expected[:5])
 
 
 def test_lil_ucb_is_the_papers_index():
