@@ -63,8 +63,10 @@ if TYPE_CHECKING:
     from jaxbias.policies import Thompson as Thompson
     from jaxbias.policies import Uniform as Uniform
     from jaxbias.rewards import Bernoulli as Bernoulli
+    from jaxbias.rewards import Exponential as Exponential
     from jaxbias.rewards import Family as Family
     from jaxbias.rewards import Normal as Normal
+    from jaxbias.rewards import Poisson as Poisson
     from jaxbias.sampling import Sampler as Sampler
     from jaxbias.simulate import simulate as simulate
     from jaxbias.tuning import Tuning as Tuning
@@ -117,7 +119,7 @@ _ROOMS = {
         "Thompson",
         "Uniform",
     ),
-    "rewards": ("Bernoulli", "Family", "Normal"),
+    "rewards": ("Bernoulli", "Exponential", "Family", "Normal", "Poisson"),
     "sampling": ("Sampler",),
     "simulate": ("simulate",),
     "tuning": ("Tuning", "fit_settings"),
