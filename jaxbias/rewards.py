@@ -124,6 +124,8 @@ class Poisson:
 
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """A count with this mean."""
+        words = jax.random.bits(key, (2,), jnp.uint32)  # JAX draws counts with keys of one kind only
+        key = jax.random.wrap_key_data(words, impl="threefry2x32")
         return jax.random.poisson(key, mean).astype(mean.dtype)
 
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -13,6 +13,7 @@ from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, by_trial, split_into_batches
 from jaxbias.estimators.chains import ChainSummary
 from jaxbias.estimators.checks import (
+    INSIDE,
     check_history,
     check_level,
     check_rewards,
@@ -25,10 +26,11 @@ from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.gaussian import Log, laplace, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
+from jaxbias.estimators.one_parameter import OneParameterFit, fit_one_parameter
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy, check_policy, keeps_statistics
-from jaxbias.rewards import Family, Normal, check_family
+from jaxbias.rewards import Family, Normal, check_family, has_natural
 from jaxbias.sampling import Sampler
 from jaxbias.settings import check_settings, is_concrete
 
@@ -97,6 +99,9 @@ def conditional_mle(
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
     pairs = (num_paths + 1) // 2
+    if not isinstance(family, Normal):
+        estimate = _from_one_parameter(fit_one_parameter(policy, family, keys, batch, level, num_paths, max_rounds), level)
+        return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
     if sampler is None and not keeps_statistics(policy):
         sampler = Sampler()
     if solver == "newton" and sampler is None:
@@ -253,6 +258,15 @@ def _from_newton(fit: NewtonFit, level: float) -> Estimate:
     return wald("conditional_mle", fit.mean, stderr, level, status == 0, diagnostics)
 
 
+def _from_one_parameter(fit: OneParameterFit, level: float) -> Estimate:
+    """With the intervals that were found. An estimate at the end of the range is to be believed, and its status says where it is."""
+    estimate = _from_newton(fit.newton, level)
+    edge = status_of("at the edge of what the family allows")
+    status = jnp.where(fit.at_edge & estimate.converged, edge, estimate.diagnostics["status"])
+    diagnostics = {**estimate.diagnostics, "status": status}
+    return dataclasses.replace(estimate, lower=fit.ends[..., 0], upper=fit.ends[..., 1], diagnostics=diagnostics)
+
+
 def _apart(chains: ChainSummary) -> Bool[Array, " trials"]:
     return ~(chains.r_hat < LARGEST_R_HAT)
 
@@ -263,9 +277,11 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
         raise ValueError(f"solver is {solver!r}; allowed: 'newton' or 'contrastive_divergence'")
     check_level(level)
     check_policy(policy, history.num_arms)
-    check_family(family, np.zeros(history.num_arms))
-    if not isinstance(family, Normal):
-        raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
+    check_family(family, np.full(history.num_arms, INSIDE))
+    if not isinstance(family, Normal) and not has_natural(family):
+        raise ValueError(f"family is {family}; allowed: Normal, Bernoulli, Poisson and Exponential, or one with their methods")
+    if not isinstance(family, Normal) and solver != "newton":
+        raise ValueError(f"solver is {solver!r} and family is {family}; allowed with it: Normal; with this family: 'newton'")
     checked = dataclasses.replace(check_history(history), held_out=None)
     check_rewards(checked, family)
     check_unit_rewards(checked, policy)

@@ -20,6 +20,7 @@ from jaxbias.policies import ArmStatistics, Policy
 
 # Of the states of one log. A step takes 30 ns a state: 200 steps of so many take a second, where particles take 0.2 seconds.
 MOST_STATES = 2**17
+TABLE_STATES = 2**19  # of a policy with tables: 5 ns a state
 SPREAD, MORE = 8.0, 16  # successes kept beyond those seen, in roots and in number: the rest has a chance of 1e-9 in the interval
 FARTHEST = 40.0  # of a natural parameter from 0: a mean of 1e-17
 

@@ -9,6 +9,7 @@ An arm whose sum is at the end of what it can be (no success, or no failure) has
 left of the others' likelihood is that of the sums where this arm's is the observed one.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -99,7 +100,7 @@ def limited(draws: Draws, edges: Edges) -> Draws:
 def maximise(draws: Draws, edges: Edges, longest: float) -> Maximum:
     """Newton's method on one set of draws, no further away from where they were made than `longest`, in standard errors."""
     free = ~edges.either
-    tolerance = float(jnp.sqrt(jnp.finfo(draws.log_weight.dtype).eps))
+    tolerance = math.sqrt(jnp.finfo(draws.log_weight.dtype).eps)
     first = _information(moments(draws, jnp.zeros(free.shape, draws.total.dtype)), free)
 
     def going(search: tuple[Array, Array, Array]) -> Array:
@@ -113,7 +114,7 @@ def maximise(draws: Draws, edges: Edges, longest: float) -> Maximum:
         step = -jnp.linalg.solve(information, jnp.where(free, found.total, 0))
         length = jnp.sqrt(step @ information @ step)
         after = tilt + step * (LONGEST_STEP / jnp.maximum(length, LONGEST_STEP))
-        after = after * (longest / jnp.maximum(jnp.sqrt(after @ first @ after), longest))
+        after = after * jnp.minimum(1, longest / jnp.sqrt(after @ first @ after))
         return steps + 1, after, jnp.sqrt((after - tilt) @ information @ (after - tilt))
 
     begin = (jnp.zeros((), jnp.int32), jnp.zeros(free.shape, draws.total.dtype), jnp.full((), jnp.inf, draws.total.dtype))

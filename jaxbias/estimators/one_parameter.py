@@ -1,0 +1,250 @@
+"""The conditional maximum likelihood for Bernoulli, Poisson and Exponential rewards: exact where it can be, by particles beyond."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import sequential_vmap
+from jax.scipy.special import ndtri
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxbias.compiling import compiled
+from jaxbias.estimators.batches import Batches, split_into_batches
+from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, as_draws, count_paths, exact_interval, table_sizes
+from jaxbias.estimators.draws import Draws, Moments
+from jaxbias.estimators.natural import (
+    Edges,
+    Maximum,
+    Record,
+    bisect,
+    edges_of,
+    limited,
+    log_probability,
+    make_record,
+    maximise,
+    mean_at,
+)
+from jaxbias.estimators.newton import LONGEST_MOVE, NEAR, NewtonFit
+from jaxbias.estimators.particles import draw_particles
+from jaxbias.history import History
+from jaxbias.policies import keeps_statistics
+from jaxbias.rewards import Bernoulli
+from jaxbias.settings import is_concrete
+
+PARTICLES_PER_PATH = 4  # as a particle costs a quarter of a path, and the ends of the resampled ones are alike
+FARTHEST_EDGE = 10.0  # of the natural parameter of an arm at an end of the range, from where its draws were made
+AT_ONCE = 64  # logs sent to the compiled function together; it takes them one after another
+
+
+class Plan(NamedTuple):
+    """How a group of logs is computed, known before compilation.
+
+    Fields:
+        shape: of the grid of successes; None for particles.
+        tables: rows and nodes of the policy's tables, where it has them.
+    """
+
+    shape: tuple[int, ...] | None
+    tables: tuple[int, int] | None
+
+
+class OneParameterFit(NamedTuple):
+    """The fit on the scale of the means, with intervals that are no plus and minus.
+
+    Fields:
+        newton: the maximum.
+        ends: of the intervals.
+        at_edge: whether an arm's maximum is at the end of the family's range.
+    """
+
+    newton: NewtonFit
+    ends: Float[Array, "*trials arms 2"]
+    at_edge: Bool[Array, "*trials arms"]
+
+
+def choices_made(history: History) -> Float[Array, "*trials steps arms"]:
+    """How many choices of each arm were made from the state before each step: the one pulled, but for a forced pull."""
+    chosen = jax.nn.one_hot(history.arms, history.num_arms, dtype=history.rewards.dtype)
+    return jnp.where(history.forced_steps[..., None], 0, chosen)
+
+
+def fit_one_parameter(
+    policy: Any, family: Any, keys: Any, history: History, level: float, num_paths: int, max_rounds: int
+) -> OneParameterFit:
+    """A batch of logs, those that are computed alike together."""
+    plans = _plans(policy, family, history)
+    parts, rows = [], []
+    for plan in sorted(set(plans), key=repr):
+        rows.append(np.flatnonzero([other == plan for other in plans]))
+        some = (keys, history) if len(rows[-1]) == len(plans) else jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], (keys, history))
+        batches = split_into_batches(AT_ONCE, (*some, policy, family))
+        sizes = dict(plan=plan, number=PARTICLES_PER_PATH * num_paths, max_rounds=max_rounds)
+        parts.append(batches.collect(_fit_batch(policy, family, *some, jnp.asarray(level), batches=batches, **sizes)))
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *parts)
+
+
+def _plans(policy: Any, family: Any, history: History) -> list[Plan]:
+    """How each log is to be computed."""
+    if is_concrete(history):
+        pulls, total = np.asarray(history.statistics.pulls), np.asarray(history.statistics.total)
+    else:
+        pulls = np.full((history.arms.shape[0], history.num_arms), history.num_steps)
+        total = pulls
+    tables = hasattr(policy, "tables") and isinstance(family, Bernoulli)
+    exact = isinstance(family, Bernoulli) and keeps_statistics(policy)
+    return [_plan(policy, sizes, int(np.max(most)), exact, tables) for sizes, most in zip(table_sizes(pulls, total), pulls, strict=True)]
+
+
+def _plan(policy: Any, sizes: np.ndarray, most_pulls: int, exact: bool, tables: bool) -> Plan:
+    few = float(np.prod(sizes.astype(float))) <= (TABLE_STATES if tables else MOST_STATES)
+    rounded = int(table_sizes(np.array([[most_pulls]]), np.array([[most_pulls]]))[0, 0])  # for few different ones
+    return Plan(
+        shape=tuple(int(size) for size in sizes) if exact and few else None,
+        tables=(int(np.max(sizes)), policy.table_nodes(rounded)) if tables else None,
+    )
+
+
+@partial(compiled, static=("batches", "plan", "number", "max_rounds"))
+def _fit_batch(
+    policy: Any, family: Any, keys: Any, history: History, level: Any, batches: Batches, plan: Plan, number: int, max_rounds: int
+) -> OneParameterFit:
+    @sequential_vmap  # a choice between two programs stays one
+    def one(key: Any, log: History) -> OneParameterFit:
+        record = make_record(log.arms, log.rewards, choices_made(log), history.num_arms)
+        given = policy if log.draws is None else policy.given(log.draws)
+        confidence = jnp.asarray(level, log.rewards.dtype)
+        if plan.shape is not None:
+            return _fit_exactly(given, family, record, confidence, plan)
+        return _fit_particles(key, given, family, record, confidence, plan, number, max_rounds)
+
+    return batches.map(lambda trial: one(*trial), (keys, history))
+
+
+def _fit_exactly(policy: Any, family: Any, record: Record, level: Array, plan: Plan) -> OneParameterFit:
+    """One set of sums with their probabilities serves every mean."""
+    assert plan.shape is not None
+    edges, shape = edges_of(family, record), plan.shape
+    mean = (record.total + 0.5) / (record.count + 1)
+    nodes = None if plan.tables is None else plan.tables[1]
+    probability, log_normaliser = count_paths(policy, record, mean, shape, nodes)
+    best = maximise(limited(as_draws(probability, log_normaliser, record, shape), edges), edges, longest=float("inf"))
+    ends = exact_interval(probability, record, mean, edges, shape, level)
+    search = Search(jnp.ones((), jnp.int32), family.natural(mean), jnp.zeros_like(mean), best)
+    return _on_mean_scale(family, record, edges, search, ends, level, probability.shape[0])
+
+
+class Search(NamedTuple):
+    """Rounds, the natural parameters of the last draws, what is left to move from there, and the maximum by those draws."""
+
+    rounds: Int[Array, ""]
+    natural: Float[Array, " arms"]
+    move: Float[Array, " arms"]
+    best: Maximum
+
+
+def _fit_particles(
+    key: Any, policy: Any, family: Any, record: Record, level: Array, plan: Plan, number: int, max_rounds: int
+) -> OneParameterFit:
+    """Particles, the maximum by their weights, and again from there where that was far."""
+    edges, start = edges_of(family, record), _inside(family, record)
+    ceiling = family.natural(jnp.asarray(family.mean_range[1], start.dtype))
+
+    def draw(search: Search) -> Draws:
+        return draw_particles(key, policy, family, record, family.from_natural(search.natural), number, plan.tables)
+
+    def climb(state: tuple[Search, Draws]) -> tuple[Search, Draws]:
+        search = state[0]._replace(natural=state[0].natural + state[0].move)
+        draws = draw(search)
+        best = maximise(limited(draws, edges), edges, LONGEST_MOVE)
+        move = jnp.minimum(best.tilt, (ceiling - search.natural) / 2)
+        return Search(search.rounds + 1, search.natural, move, best._replace(tilt=move)), draws
+
+    def going(state: tuple[Search, Draws]) -> Array:
+        search, _ = state
+        length = jnp.sqrt(search.move @ jnp.linalg.solve(search.best.covariance, search.move))
+        return (search.rounds == 0) | ((search.rounds < max_rounds) & (length > NEAR))
+
+    begin = Search(jnp.zeros((), jnp.int32), family.natural(start), jnp.zeros_like(start), _no_maximum(start))
+    no_draws = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(draw, begin))
+    search, draws = jax.lax.while_loop(going, climb, (begin, no_draws))
+    size, at_edges = draws.log_weight.size, _edge_interval(family, draws, edges, search, level)
+    fit = _on_mean_scale(family, record, edges, search, at_edges, level, size)
+    error = jnp.sqrt(jnp.diag(fit.newton.covariance))
+    ends = jnp.where(edges.either[:, None], at_edges, _effective_interval(family, fit.newton.mean, error, level))
+    return fit._replace(ends=ends)
+
+
+def _inside(family: Any, record: Record) -> Float[Array, " arms"]:
+    """The sample means; of an arm at the end of the range, what one more pull might have made of it."""
+    low, high = family.mean_range
+    edges, near = edges_of(family, record), 1 / (record.count + 1)
+    return jnp.where(edges.low, low + near, jnp.where(edges.high, high - near, record.total / record.count))
+
+
+def _no_maximum(start: Float[Array, " arms"]) -> Maximum:
+    zero, square = jnp.zeros((), start.dtype), jnp.eye(start.shape[0], dtype=start.dtype)
+    return Maximum(jnp.zeros_like(start), Moments(zero, jnp.zeros_like(start), square, square, zero), square)
+
+
+def _effective_interval(family: Any, mean: Array, stderr: Array, level: Array) -> Float[Array, "arms 2"]:
+    """The family's own interval had there been so many pulls, chosen in advance, that its standard error is this one."""
+    low, high = (jnp.full_like(mean, end) for end in family.mean_range)
+    inside = jnp.where((mean > low) & (mean < high) & (stderr > 0), mean, 0.5)  # where it is not, another interval is taken
+    pulls = family.variance(inside) / jnp.square(jnp.where(stderr > 0, stderr, 1))
+    above = lambda other: family.above(inside, other, pulls)
+    lower = bisect(above, (1 - level) / 2, low, inside)
+    if family.mean_range[1] < float("inf"):
+        return jnp.stack([lower, bisect(above, (1 + level) / 2, inside, high)], axis=1)
+    inverse = bisect(lambda other: -above(1 / other), -(1 + level) / 2, jnp.zeros_like(inside), 1 / inside)
+    return jnp.stack([lower, 1 / inverse], axis=1)
+
+
+def _edge_interval(family: Any, draws: Draws, edges: Edges, search: Search, level: Array) -> Float[Array, "arms 2"]:
+    """For an arm at an end of the range: from there to the mean that makes it unlikely to have been there.
+
+    As elsewhere half of the probability of being there counts, so that it is what the level leaves; the others stay where they are.
+    """
+    side = jnp.where(edges.low, 1, -1).astype(level.dtype)
+    ends = []
+    for arm in range(side.shape[0]):
+        others = Edges(edges.low.at[arm].set(False), edges.high.at[arm].set(False))
+        log_weight = limited(draws, others).log_weight + jnp.tensordot(search.best.tilt, draws.total, axes=1)
+        away = draws.total[arm]
+
+        def leaving(shift: Array, log_weight: Array = log_weight, away: Array = away, side: Array = side[arm]) -> Array:
+            share = jax.nn.softmax(log_weight + side * shift * away, axis=(0, 1))
+            return 1 - jnp.sum(jnp.where(away == 0, share, 0))
+
+        far = jnp.full((), FARTHEST_EDGE, level.dtype)
+        ends.append(search.natural[arm] + side[arm] * bisect(leaving, level, -far, far))
+    low, high = (jnp.asarray(end, level.dtype) for end in family.mean_range)
+    outer = family.from_natural(jnp.stack(ends))
+    return jnp.stack([jnp.where(edges.low, low, outer), jnp.where(edges.high, high, outer)], axis=1)
+
+
+def _on_mean_scale(
+    family: Any, record: Record, edges: Edges, search: Search, ends: Float[Array, "arms 2"], level: Array, size: int
+) -> OneParameterFit:
+    """By the delta method; an arm at an end of the range has the standard error that its interval would have been made of."""
+    best = search.best
+    mean = mean_at(family, search.natural + best.tilt, edges)
+    slope = jnp.where(edges.either, 0, family.variance(mean))
+    from_length = (ends[:, 1] - ends[:, 0]) / ndtri((1 + level) / 2)
+    covariance = slope[:, None] * best.covariance * slope[None]
+    score = slope[:, None] * best.covariance
+    newton = NewtonFit(
+        mean=mean,
+        covariance=covariance + jnp.diag(jnp.where(edges.either, jnp.square(from_length), 0)),
+        move=slope * search.move,
+        step=-score @ best.found.total,
+        monte_carlo_error=jnp.sqrt(jnp.diag(score @ best.found.error @ score.T)),
+        effective=best.found.effective * size,
+        rounds=search.rounds,
+        log_normaliser=log_probability(family, record, best, mean, family.from_natural(search.natural)),
+    )
+    return OneParameterFit(newton=newton, ends=ends, at_edge=edges.either)
