@@ -5,8 +5,8 @@ sigma per arm) is a leaf with one value per arm; `at_arm` picks the value of the
 
 A family may also bring `variance(mean)`, where it is an exponential family with the reward as its statistic, which makes its
 score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test. With
-`natural(mean)`, the parameter in which the log-likelihood of a reward is linear in the reward, `from_natural`, its inverse, and
-`above(estimate, mean, pulls)`, the chance of a larger average, the conditional likelihood can be maximised.
+`natural(mean)`, the parameter in which the log-likelihood of a reward is linear in the reward, and `from_natural`, its inverse,
+the conditional likelihood can be maximised.
 """
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammainc, gammaincc, gammaln, logit, xlogy
+from jax.scipy.special import gammaln, logit, xlogy
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.settings import NON_NEGATIVE, POSITIVE, Allowed, check_settings, is_concrete, setting, settings
@@ -98,13 +98,6 @@ class Bernoulli:
         """1 / (1 + exp(-natural))."""
         return jax.nn.sigmoid(natural)
 
-    def above(
-        self, estimate: Float[Array, "*shape"], mean: Float[Array, "*shape"], pulls: Float[Array, "*shape"]
-    ) -> Float[Array, "*shape"]:
-        """The chance that the average of so many rewards is above the estimate, and half of that of being there."""
-        successes = estimate * pulls
-        return (betainc(successes, pulls - successes + 1, mean) + betainc(successes + 1, pulls - successes, mean)) / 2
-
 
 @settings
 class Poisson:
@@ -142,12 +135,6 @@ class Poisson:
         """exp(natural)."""
         return jnp.exp(natural)
 
-    def above(
-        self, estimate: Float[Array, "*shape"], mean: Float[Array, "*shape"], pulls: Float[Array, "*shape"]
-    ) -> Float[Array, "*shape"]:
-        """The chance that the average of so many rewards is above the estimate, and half of that of being there."""
-        return (gammainc(estimate * pulls, mean * pulls) + gammainc(estimate * pulls + 1, mean * pulls)) / 2
-
 
 @settings
 class Exponential:
@@ -181,16 +168,10 @@ class Exponential:
         """-1 / natural."""
         return -1 / natural
 
-    def above(
-        self, estimate: Float[Array, "*shape"], mean: Float[Array, "*shape"], pulls: Float[Array, "*shape"]
-    ) -> Float[Array, "*shape"]:
-        """The chance that the average of so many rewards is above the estimate."""
-        return gammaincc(pulls, estimate * pulls / mean)
-
 
 def has_natural(family: Any) -> bool:
     """Whether the family says all that the conditional likelihood needs of an exponential family."""
-    return all(hasattr(family, name) for name in ("variance", "mean_range", "natural", "from_natural", "above"))
+    return all(hasattr(family, name) for name in ("variance", "mean_range", "natural", "from_natural"))
 
 
 def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:

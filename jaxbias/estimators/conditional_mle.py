@@ -63,12 +63,13 @@ def conditional_mle(
         key: a `jax.random.key`.
         history: one trial or a batch of them.
         policy: how the arms were chosen; its choices must have been random (tau > 0, or random by nature).
-        family: what the rewards are: `Normal` with its sigma.
+        family: what the rewards are: `Normal` with its sigma, `Bernoulli`, `Poisson` or `Exponential`.
         solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
         level: of the intervals.
         given_draws: condition on the posterior draws that Thompson sampling recorded in `history.draws`, as the paper does;
             otherwise they are integrated out, which needs no record of them.
-        num_paths: paths drawn at each mean vector; the Monte Carlo error falls with their square root.
+        num_paths: paths drawn at each mean vector; the Monte Carlo error falls with their square root. For rewards that are not
+            Normal four times as many particles; none where the recursion over the successes of Bernoulli rewards is exact.
         max_rounds: how often they are drawn, at most.
         sampler: of the chains that replace the paths, where the policy looks at more than pulls and sums, or where it is given.
         num_chains: how many of them.
@@ -78,7 +79,8 @@ def conditional_mle(
         An `Estimate`. Diagnostics of "newton": `status` of each mean, the number of a line of `jaxbias.STATUS`;
         `covariance` of the means, (arms, arms); `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and
         `log_normaliser`, the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and
-        `nan_energies`. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`,
+        `nan_energies`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
+        one side and a status that says so; it has converged, and so may the others. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`,
         `nan_energies`, and the `path` of the iterates where it was asked for.
 
     >>> import jax, jaxbias as jb
@@ -259,7 +261,7 @@ def _from_newton(fit: NewtonFit, level: float) -> Estimate:
 
 
 def _from_one_parameter(fit: OneParameterFit, level: float) -> Estimate:
-    """With the intervals that were found. An estimate at the end of the range is to be believed, and its status says where it is."""
+    """With the intervals that were found. An estimate at the end of the range is believed, and its status says where it is."""
     estimate = _from_newton(fit.newton, level)
     edge = status_of("at the edge of what the family allows")
     status = jnp.where(fit.at_edge & estimate.converged, edge, estimate.diagnostics["status"])

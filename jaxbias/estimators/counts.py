@@ -7,7 +7,8 @@ the reward. The last states are all the possible sums with their probabilities: 
 An arm with few successes needs no states with many: a path that ends with few has few all along, so what is kept is exact.
 """
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxbias.estimators.draws import Draws, make_draws
-from jaxbias.estimators.natural import Edges, Record, bisect
+from jaxbias.estimators.natural import Record
 from jaxbias.policies import ArmStatistics, Policy
 
 # Of the states of one log. A step takes 30 ns a state: 200 steps of so many take a second, where particles take 0.2 seconds.
 MOST_STATES = 2**17
 TABLE_STATES = 2**19  # of a policy with tables: 5 ns a state
 SPREAD, MORE = 8.0, 16  # successes kept beyond those seen, in roots and in number: the rest has a chance of 1e-9 in the interval
-FARTHEST = 40.0  # of a natural parameter from 0: a mean of 1e-17
 
 
 def table_sizes(pulls: Int[np.ndarray, "trials arms"], successes: Float[np.ndarray, "trials arms"]) -> np.ndarray:
@@ -32,29 +32,52 @@ def table_sizes(pulls: Int[np.ndarray, "trials arms"], successes: Float[np.ndarr
     return np.where(most <= power * 3 // 4, power * 3 // 4, power)
 
 
+class Grid(NamedTuple):
+    """The states: every number of successes of every arm.
+
+    Fields:
+        shape: how many numbers there are along each axis.
+        order: which arm is along each axis; with arms in the order of their sizes, few shapes serve many logs.
+    """
+
+    shape: tuple[int, ...]
+    order: Int[Array, " arms"]
+
+    def successes(self, dtype: Any) -> Float[Array, "arms states"]:
+        """Of each arm in each state, the last axis fastest."""
+        by_axis = jnp.asarray(np.indices(self.shape).reshape(len(self.shape), -1), dtype)
+        return jnp.zeros_like(by_axis).at[self.order].set(by_axis)
+
+    def strides(self) -> Int[Array, " arms"]:
+        """How many states on the next success of each arm is."""
+        by_axis = jnp.asarray([math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))], jnp.int32)
+        return jnp.zeros_like(by_axis).at[self.order].set(by_axis)
+
+
 def count_paths(
-    policy: Any, record: Record, mean: Float[Array, " arms"], shape: tuple[int, ...], nodes: int | None
+    policy: Any, record: Record, mean: Float[Array, " arms"], grid: Grid, nodes: int | None
 ) -> tuple[Float[Array, " states"], Float[Array, ""]]:
-    """The probabilities of all numbers of successes given the arms, at some means; and the log-probability of the arms."""
+    """The probabilities of all numbers of successes given the arms, at some means; and the log-probability of the arms.
+
+    With `nodes`, by the policy's tables of so many nodes.
+    """
     dtype = mean.dtype
-    successes = jnp.asarray(np.indices(shape).reshape(len(shape), -1), dtype)
-    strides = jnp.asarray([int(np.prod(shape[arm + 1 :])) for arm in range(len(shape))], jnp.int32)
-    states = successes.shape[1]
-    tables = None if nodes is None else policy.tables(len(shape), max(shape), nodes, dtype)
+    successes, strides = grid.successes(dtype), grid.strides()
+    num_arms, states = successes.shape
+    tables = None if nodes is None else policy.tables(num_arms, max(grid.shape), nodes, dtype)
 
     def body(carry: tuple[Array, Array, Any], step: Any) -> tuple[tuple[Array, Array, Any], None]:
         probability, log_normaliser, tables = carry
         arm, choices, pulls = step
-        if tables is None:
-            log_prob = _log_prob(policy, pulls, successes, choices)
-        else:
-            log_prob = _table_log_prob(tables, shape, choices)
+        by_table = tables is not None
+        log_prob = _table_log_prob(tables, grid, choices) if by_table else _log_prob(policy, pulls, successes, choices)
         log_prob = jnp.where(probability > 0, log_prob, -jnp.inf)
         largest = jnp.max(log_prob)
         probability = probability * jnp.exp(log_prob - largest)
         mass = jnp.sum(probability)
         probability = probability / mass
-        before = jax.lax.dynamic_slice(jnp.concatenate([jnp.zeros_like(probability), probability]), [states - strides[arm]], [states])
+        padded = jnp.concatenate([jnp.zeros_like(probability), probability])
+        before = jax.lax.dynamic_slice(padded, [states - strides[arm]], [states])
         probability = probability * (1 - mean[arm]) + jnp.where(successes[arm] > 0, before, 0) * mean[arm]
         tables = None if tables is None else tables.after(arm, pulls[arm])
         return (probability, log_normaliser + largest + jnp.log(mass), tables), None
@@ -71,52 +94,17 @@ def _log_prob(policy: Policy, pulls: Array, successes: Float[Array, "arms states
     return jnp.sum(jnp.where(choices[:, None] > 0, choices[:, None] * log_probs, 0), axis=0)
 
 
-def _table_log_prob(tables: Any, shape: tuple[int, ...], choices: Float[Array, " arms"]) -> Array:
-    total = jnp.zeros(int(np.prod(shape)), choices.dtype)
-    for arm in range(len(shape)):
-        made = lambda arm=arm: choices[arm] * tables.grid_log_prob(arm, shape)
-        total = total + jax.lax.cond(choices[arm] > 0, made, lambda: jnp.zeros_like(total))
+def _table_log_prob(tables: Any, grid: Grid, choices: Float[Array, " arms"]) -> Array:
+    nothing = jnp.zeros(math.prod(grid.shape), choices.dtype)
+    total = nothing
+    for arm in range(len(grid.shape)):
+        made = lambda arm=arm: choices[arm] * tables.grid_log_prob(arm, grid.shape, grid.order)
+        total = total + jax.lax.cond(choices[arm] > 0, made, lambda: nothing)
     return total
 
 
-def as_draws(probability: Float[Array, " states"], log_normaliser: Array, record: Record, shape: tuple[int, ...]) -> Draws:
+def as_draws(probability: Float[Array, " states"], log_normaliser: Array, record: Record, grid: Grid) -> Draws:
     """All the possible sums as draws: one group, as there is no error."""
-    successes = jnp.asarray(np.indices(shape).reshape(len(shape), -1), probability.dtype)
     log_size = jnp.log(jnp.asarray(probability.shape[0], probability.dtype))
-    away = (successes - record.total[:, None])[:, :, None]
+    away = (grid.successes(probability.dtype) - record.total[:, None])[:, :, None]
     return make_draws(away, (jnp.log(probability) + log_size)[:, None], log_normaliser)
-
-
-def exact_interval(
-    probability: Float[Array, " states"],
-    record: Record,
-    mean: Float[Array, " arms"],
-    edges: Edges,
-    shape: tuple[int, ...],
-    level: Array,
-) -> Float[Array, "arms 2"]:
-    """For each arm the means between which its successes are not extreme, given the arms and the others' successes.
-
-    Given those, the distribution of an arm's successes depends on its own mean alone, so that nothing has to be estimated. An
-    end is where the chance of more extreme successes, with half of that of the observed ones, is half of what the level leaves.
-    """
-    table, seen = probability.reshape(shape), record.total.astype(jnp.int32)
-    ends = []
-    for arm, size in enumerate(shape):
-        start = [jnp.zeros((), jnp.int32) if other == arm else seen[other] for other in range(len(shape))]
-        line = jax.lax.dynamic_slice(table, start, [size if other == arm else 1 for other in range(len(shape))]).ravel()
-        away = jnp.arange(size, dtype=jnp.int32) - seen[arm]
-        reference = jnp.log(mean[arm]) - jnp.log1p(-mean[arm])
-
-        def above(natural: Array, line: Array = line, away: Array = away, reference: Array = reference) -> Array:
-            share = jax.nn.softmax(jnp.log(line) + (natural - reference) * away.astype(line.dtype))
-            return jnp.sum(jnp.where(away > 0, share, 0)) + jnp.sum(jnp.where(away == 0, share, 0)) / 2
-
-        sides = [bisect(above, goal, *_brackets(mean.dtype)) for goal in ((1 - level) / 2, (1 + level) / 2)]
-        ends.append(jax.nn.sigmoid(jnp.stack(sides)))
-    ends = jnp.stack(ends)
-    return jnp.stack([jnp.where(edges.low, 0, ends[:, 0]), jnp.where(edges.high, 1, ends[:, 1])], axis=1)
-
-
-def _brackets(dtype: Any) -> tuple[Array, Array]:
-    return jnp.full((), -FARTHEST, dtype), jnp.full((), FARTHEST, dtype)

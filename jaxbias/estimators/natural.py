@@ -1,7 +1,7 @@
 """The maximum of the conditional likelihood in natural parameters, by weighted draws of the summed rewards.
 
 Given the arms, the rewards of a one-parameter exponential family are one again, with the summed rewards S of each arm as its
-statistic: with natural parameters eta (log-odds, log mean, -1 / mean) the log-likelihood is eta . S - log sum_s C(s) exp(eta . s),
+statistic: with natural parameters eta (log-odds, log mean, -1 / mean) the log-likelihood is eta . S - log sum_s C(s) exp(eta . s)
 where C(s) does not depend on eta. It is concave, with score S - E[S | arms] and information Cov[S | arms]. Draws, or all the
 possible sums with their probabilities, made at one eta serve another by the weights exp(tilt . s).
 

@@ -1,5 +1,6 @@
-"""The conditional maximum likelihood for Bernoulli, Poisson and Exponential rewards: exact where it can be, by particles beyond."""
+"""The conditional maximum likelihood of Bernoulli, Poisson and Exponential rewards: exact where it can be, else by particles."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -7,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import sequential_vmap
-from jax.scipy.special import ndtri
+from jax.scipy.special import logit, ndtri
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
-from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, as_draws, count_paths, exact_interval, table_sizes
+from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, Grid, as_draws, count_paths, table_sizes
 from jaxbias.estimators.draws import Draws, Moments
 from jaxbias.estimators.natural import (
     Edges,
@@ -34,6 +35,9 @@ from jaxbias.rewards import Bernoulli
 from jaxbias.settings import is_concrete
 
 PARTICLES_PER_PATH = 4  # as a particle costs a quarter of a path, and the ends of the resampled ones are alike
+FARTHEST_ROUND = (
+    2.0  # of a move between two sets of particles, by `_distance`: where few are left they know little of their spread
+)
 FARTHEST_EDGE = 10.0  # of the natural parameter of an arm at an end of the range, from where its draws were made
 AT_ONCE = 64  # logs sent to the compiled function together; it takes them one after another
 
@@ -74,68 +78,76 @@ def fit_one_parameter(
     policy: Any, family: Any, keys: Any, history: History, level: float, num_paths: int, max_rounds: int
 ) -> OneParameterFit:
     """A batch of logs, those that are computed alike together."""
-    plans = _plans(policy, family, history)
+    plans, order = _plans(policy, family, history)
     parts, rows = [], []
     for plan in sorted(set(plans), key=repr):
         rows.append(np.flatnonzero([other == plan for other in plans]))
-        some = (keys, history) if len(rows[-1]) == len(plans) else jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], (keys, history))
+        some = (keys, history, order)
+        if len(rows[-1]) < len(plans):
+            some = jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], some)
         batches = split_into_batches(AT_ONCE, (*some, policy, family))
         sizes = dict(plan=plan, number=PARTICLES_PER_PATH * num_paths, max_rounds=max_rounds)
         parts.append(batches.collect(_fit_batch(policy, family, *some, jnp.asarray(level), batches=batches, **sizes)))
     if len(parts) == 1:
         return parts[0]
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *parts)
+    places = np.argsort(np.concatenate(rows), kind="stable")
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[places], *parts)
 
 
-def _plans(policy: Any, family: Any, history: History) -> list[Plan]:
-    """How each log is to be computed."""
+def _plans(policy: Any, family: Any, history: History) -> tuple[list[Plan], Int[Array, "trials arms"]]:
+    """How each log is to be computed, and which arm goes along each axis: those with few states first."""
     if is_concrete(history):
         pulls, total = np.asarray(history.statistics.pulls), np.asarray(history.statistics.total)
     else:
         pulls = np.full((history.arms.shape[0], history.num_arms), history.num_steps)
-        total = pulls
+        total = pulls.astype(float)
     tables = hasattr(policy, "tables") and isinstance(family, Bernoulli)
     exact = isinstance(family, Bernoulli) and keeps_statistics(policy)
-    return [_plan(policy, sizes, int(np.max(most)), exact, tables) for sizes, most in zip(table_sizes(pulls, total), pulls, strict=True)]
+    nodes = policy.table_nodes(history.num_steps) if tables else None
+    sizes = table_sizes(pulls, total) if exact else np.full(pulls.shape, history.num_steps)
+    order = np.argsort(sizes, axis=1, kind="stable")
+    plans = [_plan(tuple(row), exact, nodes) for row in np.sort(sizes, axis=1).tolist()]
+    return plans, jnp.asarray(order, jnp.int32)
 
 
-def _plan(policy: Any, sizes: np.ndarray, most_pulls: int, exact: bool, tables: bool) -> Plan:
-    few = float(np.prod(sizes.astype(float))) <= (TABLE_STATES if tables else MOST_STATES)
-    rounded = int(table_sizes(np.array([[most_pulls]]), np.array([[most_pulls]]))[0, 0])  # for few different ones
-    return Plan(
-        shape=tuple(int(size) for size in sizes) if exact and few else None,
-        tables=(int(np.max(sizes)), policy.table_nodes(rounded)) if tables else None,
-    )
+def _plan(shape: tuple[int, ...], exact: bool, nodes: int | None) -> Plan:
+    few = math.prod(shape) <= (MOST_STATES if nodes is None else TABLE_STATES)
+    return Plan(shape=shape if exact and few else None, tables=None if nodes is None else (shape[-1], nodes))
 
 
 @partial(compiled, static=("batches", "plan", "number", "max_rounds"))
 def _fit_batch(
-    policy: Any, family: Any, keys: Any, history: History, level: Any, batches: Batches, plan: Plan, number: int, max_rounds: int
+    policy: Any,
+    family: Any,
+    keys: Any,
+    history: History,
+    order: Int[Array, "trials arms"],
+    level: Any,
+    batches: Batches,
+    plan: Plan,
+    number: int,
+    max_rounds: int,
 ) -> OneParameterFit:
     @sequential_vmap  # a choice between two programs stays one
-    def one(key: Any, log: History) -> OneParameterFit:
+    def one(key: Any, log: History, order: Int[Array, " arms"]) -> OneParameterFit:
         record = make_record(log.arms, log.rewards, choices_made(log), history.num_arms)
         given = policy if log.draws is None else policy.given(log.draws)
         confidence = jnp.asarray(level, log.rewards.dtype)
         if plan.shape is not None:
-            return _fit_exactly(given, family, record, confidence, plan)
+            return _fit_exactly(given, family, record, confidence, Grid(shape=plan.shape, order=order), plan)
         return _fit_particles(key, given, family, record, confidence, plan, number, max_rounds)
 
-    return batches.map(lambda trial: one(*trial), (keys, history))
+    return batches.map(lambda trial: one(*trial), (keys, history, order))
 
 
-def _fit_exactly(policy: Any, family: Any, record: Record, level: Array, plan: Plan) -> OneParameterFit:
+def _fit_exactly(policy: Any, family: Any, record: Record, level: Array, grid: Grid, plan: Plan) -> OneParameterFit:
     """One set of sums with their probabilities serves every mean."""
-    assert plan.shape is not None
-    edges, shape = edges_of(family, record), plan.shape
-    mean = (record.total + 0.5) / (record.count + 1)
+    edges, mean = edges_of(family, record), (record.total + 0.5) / (record.count + 1)
     nodes = None if plan.tables is None else plan.tables[1]
-    probability, log_normaliser = count_paths(policy, record, mean, shape, nodes)
-    best = maximise(limited(as_draws(probability, log_normaliser, record, shape), edges), edges, longest=float("inf"))
-    ends = exact_interval(probability, record, mean, edges, shape, level)
+    draws = as_draws(*count_paths(policy, record, mean, grid, nodes), record, grid)
+    best = maximise(limited(draws, edges), edges, longest=float("inf"))
     search = Search(jnp.ones((), jnp.int32), family.natural(mean), jnp.zeros_like(mean), best)
-    return _on_mean_scale(family, record, edges, search, ends, level, probability.shape[0])
+    return _on_mean_scale(family, record, edges, search, draws, level)
 
 
 class Search(NamedTuple):
@@ -161,7 +173,8 @@ def _fit_particles(
         search = state[0]._replace(natural=state[0].natural + state[0].move)
         draws = draw(search)
         best = maximise(limited(draws, edges), edges, LONGEST_MOVE)
-        move = jnp.minimum(best.tilt, (ceiling - search.natural) / 2)
+        move = best.tilt * jnp.minimum(1, FARTHEST_ROUND / _distance(family, record, search.natural, best.tilt, edges))
+        move = jnp.minimum(move, (ceiling - search.natural) / 2)
         return Search(search.rounds + 1, search.natural, move, best._replace(tilt=move)), draws
 
     def going(state: tuple[Search, Draws]) -> Array:
@@ -172,11 +185,13 @@ def _fit_particles(
     begin = Search(jnp.zeros((), jnp.int32), family.natural(start), jnp.zeros_like(start), _no_maximum(start))
     no_draws = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(draw, begin))
     search, draws = jax.lax.while_loop(going, climb, (begin, no_draws))
-    size, at_edges = draws.log_weight.size, _edge_interval(family, draws, edges, search, level)
-    fit = _on_mean_scale(family, record, edges, search, at_edges, level, size)
-    error = jnp.sqrt(jnp.diag(fit.newton.covariance))
-    ends = jnp.where(edges.either[:, None], at_edges, _effective_interval(family, fit.newton.mean, error, level))
-    return fit._replace(ends=ends)
+    return _on_mean_scale(family, record, edges, search, draws, level)
+
+
+def _distance(family: Any, record: Record, natural: Array, move: Array, edges: Edges) -> Float[Array, ""]:
+    """In the standard errors that there would be had the arms been chosen in advance."""
+    information = record.count * family.variance(family.from_natural(natural))
+    return jnp.sqrt(jnp.sum(jnp.where(edges.either, 0, information * jnp.square(move))))
 
 
 def _inside(family: Any, record: Record) -> Float[Array, " arms"]:
@@ -191,23 +206,10 @@ def _no_maximum(start: Float[Array, " arms"]) -> Maximum:
     return Maximum(jnp.zeros_like(start), Moments(zero, jnp.zeros_like(start), square, square, zero), square)
 
 
-def _effective_interval(family: Any, mean: Array, stderr: Array, level: Array) -> Float[Array, "arms 2"]:
-    """The family's own interval had there been so many pulls, chosen in advance, that its standard error is this one."""
-    low, high = (jnp.full_like(mean, end) for end in family.mean_range)
-    inside = jnp.where((mean > low) & (mean < high) & (stderr > 0), mean, 0.5)  # where it is not, another interval is taken
-    pulls = family.variance(inside) / jnp.square(jnp.where(stderr > 0, stderr, 1))
-    above = lambda other: family.above(inside, other, pulls)
-    lower = bisect(above, (1 - level) / 2, low, inside)
-    if family.mean_range[1] < float("inf"):
-        return jnp.stack([lower, bisect(above, (1 + level) / 2, inside, high)], axis=1)
-    inverse = bisect(lambda other: -above(1 / other), -(1 + level) / 2, jnp.zeros_like(inside), 1 / inside)
-    return jnp.stack([lower, 1 / inverse], axis=1)
-
-
 def _edge_interval(family: Any, draws: Draws, edges: Edges, search: Search, level: Array) -> Float[Array, "arms 2"]:
     """For an arm at an end of the range: from there to the mean that makes it unlikely to have been there.
 
-    As elsewhere half of the probability of being there counts, so that it is what the level leaves; the others stay where they are.
+    Half of the probability of being there counts, so that it is what the level leaves; the others stay where they are.
     """
     side = jnp.where(edges.low, 1, -1).astype(level.dtype)
     ends = []
@@ -227,15 +229,26 @@ def _edge_interval(family: Any, draws: Draws, edges: Edges, search: Search, leve
     return jnp.stack([jnp.where(edges.low, low, outer), jnp.where(edges.high, high, outer)], axis=1)
 
 
+def _wald_interval(family: Any, mean: Array, stderr: Array, level: Array) -> Float[Array, "arms 2"]:
+    """On the scale of the log-odds, or of the logarithm where the means have no upper end: those stay within the range."""
+    half = ndtri((1 + level) / 2) * stderr
+    if family.mean_range[1] == 1:
+        half = half / (mean * (1 - mean))
+        return jax.nn.sigmoid(jnp.stack([logit(mean) - half, logit(mean) + half], axis=1))
+    return mean[:, None] * jnp.exp(jnp.stack([-half / mean, half / mean], axis=1))
+
+
 def _on_mean_scale(
-    family: Any, record: Record, edges: Edges, search: Search, ends: Float[Array, "arms 2"], level: Array, size: int
+    family: Any, record: Record, edges: Edges, search: Search, draws: Draws, level: Float[Array, ""]
 ) -> OneParameterFit:
     """By the delta method; an arm at an end of the range has the standard error that its interval would have been made of."""
     best = search.best
     mean = mean_at(family, search.natural + best.tilt, edges)
     slope = jnp.where(edges.either, 0, family.variance(mean))
-    from_length = (ends[:, 1] - ends[:, 0]) / ndtri((1 + level) / 2)
     covariance = slope[:, None] * best.covariance * slope[None]
+    inside = _wald_interval(family, jnp.where(edges.either, 0.5, mean), jnp.sqrt(jnp.diag(covariance)), level)
+    ends = jnp.where(edges.either[:, None], _edge_interval(family, draws, edges, search, level), inside)
+    from_length = (ends[:, 1] - ends[:, 0]) / ndtri((1 + level) / 2)
     score = slope[:, None] * best.covariance
     newton = NewtonFit(
         mean=mean,
@@ -243,7 +256,7 @@ def _on_mean_scale(
         move=slope * search.move,
         step=-score @ best.found.total,
         monte_carlo_error=jnp.sqrt(jnp.diag(score @ best.found.error @ score.T)),
-        effective=best.found.effective * size,
+        effective=best.found.effective * draws.log_weight.size,
         rounds=search.rounds,
         log_normaliser=log_probability(family, record, best, mean, family.from_natural(search.natural)),
     )

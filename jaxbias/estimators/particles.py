@@ -81,9 +81,12 @@ def _copies(state: Any, size: int) -> Any:
     return jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf)[..., None], (*jnp.shape(leaf), size)), state)
 
 
-def _log_probs(policy: Policy, particles: Particles, pulls: Array, choices: Array, shared: bool) -> Float[Array, "arms particles"]:
+def _log_probs(
+    policy: Policy, particles: Particles, pulls: Array, choices: Array, shared: bool
+) -> Float[Array, "arms particles"]:
     if particles.tables is not None:
-        successes, nothing = particles.total.astype(jnp.int32), jnp.zeros_like(particles.log_weight)
+        nothing, rows = jnp.zeros_like(particles.log_weight), particles.tables.below.shape[1]
+        successes = jnp.minimum(particles.total.astype(jnp.int32), rows - 1)
         of_arm = lambda arm: lambda: particles.tables.log_prob_at(arm, successes)
         return jnp.stack([jax.lax.cond(choices[arm] > 0, of_arm(arm), lambda: nothing) for arm in range(pulls.shape[0])])
     if shared:
@@ -114,7 +117,12 @@ def _resample(key: PRNGKeyArray, particles: Particles) -> Particles:
 
 
 def _pull(
-    policy: Policy, particles: Particles, arm: Int[Array, ""], pulls: Int[Array, ""], rewards: Float[Array, " particles"], shared: bool
+    policy: Policy,
+    particles: Particles,
+    arm: Int[Array, ""],
+    pulls: Int[Array, ""],
+    rewards: Float[Array, " particles"],
+    shared: bool,
 ) -> Particles:
     """After each particle's reward."""
     states = particles.states

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxbias.settings import is_concrete
 
-# Two nodes to a standard deviation of the narrowest posterior, and some for the ends: an error of 1e-9 (tests/policies/test_tables.py).
+# Two nodes to a standard deviation of the narrowest posterior, and some for the ends: an error of 1e-9 (test_tables.py).
 NODES, NODES_PER_ROOT = 24, 10
 
 
@@ -52,25 +52,29 @@ class BetaTables(NamedTuple):
         density = _density(self.success[arm], self.failure[arm], pulls + 1, *self.below.shape[1:])
         return self._replace(density=self.density.at[arm].set(density), below=self.below.at[arm].set(below))
 
-    def grid_log_prob(self, arm: int, shape: tuple[int, ...]) -> Float[Array, " states"]:
-        """The log-probability that this arm wins, at every number of successes of every arm, the last arm's fastest."""
+    def grid_log_prob(self, arm: int, shape: tuple[int, ...], order: Int[Array, " arms"]) -> Float[Array, " states"]:
+        """The log-probability that this arm wins, at every number of successes of every arm, the last one's fastest.
+
+        `order` says which arm is along each axis of the shape.
+        """
         product = jnp.ones((1, self.below.shape[-1]), self.below.dtype)
-        for other, rows in enumerate(shape[:-1]):
-            product = (product[:, None] * self._curve(arm, other)[None, :rows]).reshape(-1, product.shape[-1])
-        last = self._curve(arm, len(shape) - 1)[: shape[-1]]
+        for axis, rows in enumerate(shape[:-1]):
+            product = (product[:, None] * self._curve(arm, order[axis])[None, :rows]).reshape(-1, product.shape[-1])
+        last = self._curve(arm, order[-1])[: shape[-1]]
         return _log(jnp.matmul(product, last.T, precision="highest").ravel())
 
     def log_prob_at(self, arm: int, successes: Int[Array, "arms states"]) -> Float[Array, " states"]:
         """The log-probability that this arm wins, at some numbers of successes."""
-        product = self._curve(arm, 0)[successes[0]]
+        arms = jnp.arange(successes.shape[0], dtype=jnp.int32)
+        product = self._curve(arm, arms[0])[successes[0]]
         for other in range(1, successes.shape[0]):
-            product = product * self._curve(arm, other)[successes[other]]
+            product = product * self._curve(arm, arms[other])[successes[other]]
         return _log(jnp.sum(product, axis=1))
 
-    def _curve(self, arm: int, other: int) -> Float[Array, "rows nodes"]:
-        """What this arm is in the integral of `arm`."""
+    def _curve(self, arm: int, other: Int[Array, ""]) -> Float[Array, "rows nodes"]:
+        """What the other arm is in the integral of `arm`: its distribution function, or, where it is `arm`, its density."""
         _, _, weights = _nodes(self.below.shape[-1], self.below.dtype)
-        return self.density[other] * weights[None] if other == arm else self.below[other]
+        return jnp.where(other == arm, self.density[other] * weights[None], self.below[other])
 
 
 def start_tables(success: Float[Array, " arms"], failure: Float[Array, " arms"], rows: int, nodes: int) -> BetaTables:
