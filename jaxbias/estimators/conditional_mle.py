@@ -80,8 +80,8 @@ def conditional_mle(
         `covariance` of the means, (arms, arms); `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and
         `log_normaliser`, the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and
         `nan_energies`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
-        one side and a status that says so; it has converged, and so may the others. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`,
-        `nan_energies`, and the `path` of the iterates where it was asked for.
+        one side and a status that says so; it has converged, and so may the others. Of "contrastive_divergence": `drift` of the
+        iterates over the tail, `acceptance`, `divergences`, `nan_energies`, and their `path` where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)

@@ -96,5 +96,126 @@ def test_equals_every_path_written_out(policy, num_arms):
         np.testing.assert_allclose(estimate.mean, mean, rtol=1e-8)
         np.testing.assert_allclose(estimate.stderr, mean * (1 - mean) * np.sqrt(np.diag(covariance)), rtol=1e-8)
         np.testing.assert_allclose(estimate.diagnostics["log_normaliser"], truth.log_normaliser(mean), rtol=1e-8)
-        assert estimate.converged.all() and (estimate.diagnostics["monte_carlo_error"] < 1e-12).all()
-        assert (estimate.lower < estimate.mean).all() and (estimate.mean < estimate.upper).all()
+        assert estimate.converged.all()
+        assert (estimate.diagnostics["monte_carlo_error"] < 1e-12).all()
+        half = 1.959963984540054 * np.sqrt(np.diag(covariance))
+        np.testing.assert_allclose(estimate.lower, expit(logit(mean) - half), rtol=1e-7)
+        np.testing.assert_allclose(estimate.upper, expit(logit(mean) + half), rtol=1e-7)
+
+
+@pytest.mark.parametrize("num_arms", [2, 3])
+def test_tables_of_posteriors_equal_every_path_written_out(num_arms):
+    """`log_probs` itself is right to 1e-5; a test of the tables has the rest."""
+    with jax.enable_x64(True):
+        history, policy = log_of(ARMS[num_arms], REWARDS[num_arms], num_arms), jb.BetaThompson()
+        estimate = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
+        mean, covariance = Truth(policy, history).maximum()
+        np.testing.assert_allclose(estimate.mean, mean, rtol=1e-3)
+        np.testing.assert_allclose(estimate.stderr, mean * (1 - mean) * np.sqrt(np.diag(covariance)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("high", [False, True])
+def test_an_arm_at_the_end_of_the_range(high):
+    """The others' likelihood is that of the paths where this arm had no success (or no failure); its interval is one-sided."""
+    with jax.enable_x64(True):
+        rewards = np.where(np.array(ARMS[3]) == 1, float(high), REWARDS[3])
+        history, policy = log_of(ARMS[3], rewards, 3), jb.Greedy(tau=0.5)
+        truth = Truth(policy, history)
+        estimate = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
+        assert jb.STATUS[int(estimate.diagnostics["status"][1])] == "at the edge of what the family allows"
+        assert estimate.converged.all()
+        assert estimate.mean[1] == high
+        np.testing.assert_allclose(truth.moments(np.asarray(estimate.mean))[0], truth.total, rtol=1e-8)
+        expected = (float(estimate.lower[1]), 1.0) if high else (0.0, float(estimate.upper[1]))
+        assert (float(estimate.lower[1]), float(estimate.upper[1])) == expected
+        mean = np.asarray(estimate.mean).copy()
+        mean[1] = estimate.lower[1] if high else estimate.upper[1]
+        conditional = dict(zip(("there", "all"), there_and_all(truth, mean), strict=True))
+        np.testing.assert_allclose(conditional["there"] / conditional["all"], 0.05, rtol=1e-6)
+        np.testing.assert_allclose(estimate.stderr[1], abs(mean[1] - high) / 1.959963984540054, rtol=1e-7)
+
+
+def there_and_all(truth, mean):
+    """The weight of the paths in which arm 1 is where it was, and of all."""
+    weight = np.exp(truth.log_weight + (xlog(truth.sums, mean) + xlog(truth.pulls - truth.sums, 1 - mean)).sum(axis=1))
+    return weight[truth.sums[:, 1] == truth.total[1]].sum(), weight.sum()
+
+
+def test_states_of_many_successes_can_be_left_out():
+    """The probabilities that are kept are the same numbers."""
+    with jax.enable_x64(True):
+        policy, mean = jb.EpsilonGreedy(tau=0.5), jnp.array([0.1, 0.2])
+        history = jb.simulate(jax.random.key(0), policy, jb.Bernoulli(), [0.1, 0.2], num_steps=30)
+        record = make_record(history.arms, history.rewards, choices_made(history), 2)
+        order = jnp.array([1, 0], jnp.int32)
+        whole, whole_log = count_paths(policy, record, mean, Grid((31, 31), order), None)
+        part, part_log = count_paths(policy, record, mean, Grid((8, 9), order), None)
+        kept = np.exp(whole_log) * np.asarray(whole).reshape(31, 31)[:8, :9]
+        np.testing.assert_allclose(np.exp(part_log) * np.asarray(part).reshape(8, 9), kept, rtol=1e-10, atol=1e-300)
+
+
+def test_several_choices_from_one_state():
+    """As in a batch: the state before its first step is scored once for each choice."""
+    with jax.enable_x64(True):
+        policy, mean = jb.Greedy(tau=0.5), np.array([0.4, 0.6])
+        history = log_of([0, 1, 1, 0, 1], [1, 0, 1, 0, 0], 2)
+        choices = jnp.array([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
+        record = make_record(history.arms, history.rewards, choices, 2)
+        found = count_paths(policy, record, jnp.asarray(mean), Grid((3, 4), jnp.arange(2, dtype=jnp.int32)), None)[1]
+        expected = 0.0
+        for first, second in itertools.product([0, 1], repeat=2):
+            log_probs = policy.log_probs(jb.ArmStatistics(pulls=jnp.array([1, 1]), total=jnp.array([first, second], float)))
+            chance = (mean[0] if first else 1 - mean[0]) * (mean[1] if second else 1 - mean[1])
+            expected += chance * np.exp(float(log_probs[0] + 2 * log_probs[1]))
+        np.testing.assert_allclose(found, np.log(expected), rtol=1e-10)
+
+
+@pytest.mark.parametrize("policy", [jb.EpsilonGreedy(tau=0.2), jb.BetaThompson()], ids=["epsilon-greedy", "beta-thompson"])
+def test_float32_is_near_float64(policy):
+    found = {}
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            history = jb.simulate(jax.random.key(5), jb.Greedy(tau=0.3), jb.Bernoulli(), [0.3, 0.4], num_steps=100)
+            history = jb.History(arms=history.arms, rewards=history.rewards.astype(jnp.result_type(float)), num_arms=2)
+            found[wide] = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
+    assert found[False].mean.dtype == jnp.float32
+    error = np.abs(np.asarray(found[False].mean, np.float64) - found[True].mean) / np.asarray(found[True].stderr)
+    assert (error < 1e-3).all()
+    np.testing.assert_allclose(found[False].stderr, found[True].stderr, rtol=1e-3)
+
+
+def test_one_arm_has_nothing_to_correct():
+    history = log_of([0, 0, 0, 0], [1, 0, 0, 1], 1)
+    estimate = jb.conditional_mle(jax.random.key(0), history, jb.BetaThompson(), jb.Bernoulli())
+    np.testing.assert_allclose(estimate.mean, [0.5], rtol=1e-5)
+    np.testing.assert_allclose(estimate.stderr, [0.25], rtol=1e-5)
+
+
+def test_a_batch_is_its_logs_one_by_one_and_jit_changes_nothing():
+    policy, key = jb.Greedy(tau=0.5), jax.random.key(3)
+    history = jb.simulate(key, policy, jb.Bernoulli(), [0.3, 0.5], num_steps=12, num_trials=6)
+    whole = jb.conditional_mle(key, history, policy, jb.Bernoulli())
+    one = jb.History(arms=history.arms[4], rewards=history.rewards[4], num_arms=2)
+    alone = jb.conditional_mle(key, one, policy, jb.Bernoulli())
+    np.testing.assert_allclose(whole.mean[4], alone.mean, rtol=1e-4)
+    traced = jax.jit(lambda log: jb.conditional_mle(key, log, policy, jb.Bernoulli()))(one)
+    np.testing.assert_allclose(traced.mean, alone.mean, rtol=1e-4)
+    np.testing.assert_allclose(traced.upper, alone.upper, rtol=1e-4)
+
+
+def test_intervals_cover_over_all_logs():
+    """All logs of six steps, each with its probability: nothing is drawn."""
+    policy, mean, steps = jb.Greedy(tau=0.5), np.array([0.4, 0.6]), 6
+    arms = np.array([[0, 1, *rest] for rest in itertools.product([0, 1], repeat=steps - 2)])
+    rewards = np.array(list(itertools.product([0.0, 1.0], repeat=steps)))
+    pairs = [np.repeat(arms, len(rewards), axis=0), np.tile(rewards, (len(arms), 1))]
+    forced = np.tile(np.arange(steps) < 2, (len(pairs[0]), 1))
+    of_log = lambda *log: jnp.sum(selection_log_probs(policy, *log, 2))
+    chosen = np.exp(np.asarray(jax.vmap(of_log)(*map(jnp.asarray, (pairs[0], pairs[1], forced)))))
+    chance = chosen * np.where(pairs[1] == 1, mean[pairs[0]], 1 - mean[pairs[0]]).prod(axis=1)
+    np.testing.assert_allclose(chance.sum(), 1, rtol=1e-5)
+    history = jb.History(arms=jnp.asarray(pairs[0]), rewards=jnp.asarray(pairs[1], jnp.float32), num_arms=2)
+    estimate = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
+    assert estimate.converged.all()
+    inside = (np.asarray(estimate.lower) <= mean) & (np.asarray(estimate.upper) >= mean)
+    assert (chance @ inside >= 0.935).all()
