@@ -8,6 +8,7 @@ An arm with few successes needs no states with many: a path that ends with few h
 """
 
 import math
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from jaxbias.policies import ArmStatistics, Policy
 # Of the states of one log. A step takes 30 ns a state: 200 steps of so many take a second, where particles take 0.2 seconds.
 MOST_STATES = 2**17
 TABLE_STATES = 2**19  # of a policy with tables: 5 ns a state
+WASTE = 4  # times the states that a log needs, at most, where another's shape saves a compilation
 SPREAD, MORE = 8.0, 16  # successes kept beyond those seen, in roots and in number: the rest has a chance of 1e-9 in the interval
 
 
@@ -30,6 +32,18 @@ def table_sizes(pulls: Int[np.ndarray, "trials arms"], successes: Float[np.ndarr
     most = np.minimum(pulls, np.ceil(successes + SPREAD * np.sqrt(successes + 1) + MORE)).astype(int) + 1
     power = 2 ** np.ceil(np.log2(most)).astype(int)
     return np.where(most <= power * 3 // 4, power * 3 // 4, power)
+
+
+def share_shapes(shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """For each shape one that holds it, itself or another of them with not many times its states: fewer to compile for."""
+    kept: list[tuple[int, ...]] = []
+    serves: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for shape in sorted(set(shapes), key=math.prod, reverse=True):
+        larger = [other for other in kept if all(map(operator.ge, other, shape)) and math.prod(other) <= WASTE * math.prod(shape)]
+        if not larger:
+            kept.append(shape)
+        serves[shape] = larger[-1] if larger else shape
+    return [serves[shape] for shape in shapes]
 
 
 class Grid(NamedTuple):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
-from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, Grid, as_draws, count_paths, table_sizes
+from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, Grid, as_draws, count_paths, share_shapes, table_sizes
 from jaxbias.estimators.draws import Draws, Moments
 from jaxbias.estimators.natural import (
     Edges,
@@ -47,11 +47,13 @@ class Plan(NamedTuple):
 
     Fields:
         shape: of the grid of successes; None for particles.
-        tables: rows and nodes of the policy's tables, where it has them.
+        nodes: of the policy's tables, where it has them.
+        rows: of the tables of the particles.
     """
 
     shape: tuple[int, ...] | None
-    tables: tuple[int, int] | None
+    nodes: int | None
+    rows: int | None
 
 
 class OneParameterFit(NamedTuple):
@@ -106,13 +108,13 @@ def _plans(policy: Any, family: Any, history: History) -> tuple[list[Plan], Int[
     nodes = policy.table_nodes(history.num_steps) if tables else None
     sizes = table_sizes(pulls, total) if exact else np.full(pulls.shape, history.num_steps)
     order = np.argsort(sizes, axis=1, kind="stable")
-    plans = [_plan(tuple(row), exact, nodes) for row in np.sort(sizes, axis=1).tolist()]
+    shapes = [tuple(row) for row in np.sort(sizes, axis=1).tolist()]
+    most = MOST_STATES if nodes is None else TABLE_STATES
+    few = [exact and math.prod(shape) <= most for shape in shapes]
+    shared = iter(share_shapes([shape for shape, fits in zip(shapes, few, strict=True) if fits]))
+    rows = int(np.max(sizes))  # of the particles' tables, the same for all
+    plans = [Plan(next(shared), nodes, None) if fits else Plan(None, nodes, rows) for fits in few]
     return plans, jnp.asarray(order, jnp.int32)
-
-
-def _plan(shape: tuple[int, ...], exact: bool, nodes: int | None) -> Plan:
-    few = math.prod(shape) <= (MOST_STATES if nodes is None else TABLE_STATES)
-    return Plan(shape=shape if exact and few else None, tables=None if nodes is None else (shape[-1], nodes))
 
 
 @partial(compiled, static=("batches", "plan", "number", "max_rounds"))
@@ -143,8 +145,7 @@ def _fit_batch(
 def _fit_exactly(policy: Any, family: Any, record: Record, level: Array, grid: Grid, plan: Plan) -> OneParameterFit:
     """One set of sums with their probabilities serves every mean."""
     edges, mean = edges_of(family, record), (record.total + 0.5) / (record.count + 1)
-    nodes = None if plan.tables is None else plan.tables[1]
-    draws = as_draws(*count_paths(policy, record, mean, grid, nodes), record, grid)
+    draws = as_draws(*count_paths(policy, record, mean, grid, plan.nodes), record, grid)
     best = maximise(limited(draws, edges), edges, longest=float("inf"))
     search = Search(jnp.ones((), jnp.int32), family.natural(mean), jnp.zeros_like(mean), best)
     return _on_mean_scale(family, record, edges, search, draws, level)
@@ -164,10 +165,11 @@ def _fit_particles(
 ) -> OneParameterFit:
     """Particles, the maximum by their weights, and again from there where that was far."""
     edges, start = edges_of(family, record), _inside(family, record)
+    tables = None if plan.nodes is None or plan.rows is None else (plan.rows, plan.nodes)
     ceiling = family.natural(jnp.asarray(family.mean_range[1], start.dtype))
 
     def draw(search: Search) -> Draws:
-        return draw_particles(key, policy, family, record, family.from_natural(search.natural), number, plan.tables)
+        return draw_particles(key, policy, family, record, family.from_natural(search.natural), number, tables)
 
     def climb(state: tuple[Search, Draws]) -> tuple[Search, Draws]:
         search = state[0]._replace(natural=state[0].natural + state[0].move)

@@ -124,7 +124,7 @@ def test_an_arm_at_the_end_of_the_range(high):
         estimate = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
         assert jb.STATUS[int(estimate.diagnostics["status"][1])] == "at the edge of what the family allows"
         assert estimate.converged.all()
-        assert estimate.mean[1] == high
+        assert float(estimate.mean[1]) == high
         np.testing.assert_allclose(truth.moments(np.asarray(estimate.mean))[0], truth.total, rtol=1e-8)
         expected = (float(estimate.lower[1]), 1.0) if high else (0.0, float(estimate.upper[1]))
         assert (float(estimate.lower[1]), float(estimate.upper[1])) == expected
@@ -132,7 +132,7 @@ def test_an_arm_at_the_end_of_the_range(high):
         mean[1] = estimate.lower[1] if high else estimate.upper[1]
         conditional = dict(zip(("there", "all"), there_and_all(truth, mean), strict=True))
         np.testing.assert_allclose(conditional["there"] / conditional["all"], 0.05, rtol=1e-6)
-        np.testing.assert_allclose(estimate.stderr[1], abs(mean[1] - high) / 1.959963984540054, rtol=1e-7)
+        np.testing.assert_allclose(estimate.stderr[1], abs(mean[1] - float(high)) / 1.959963984540054, rtol=1e-7)
 
 
 def there_and_all(truth, mean):
@@ -179,7 +179,7 @@ def test_float32_is_near_float64(policy):
             history = jb.History(arms=history.arms, rewards=history.rewards.astype(jnp.result_type(float)), num_arms=2)
             found[wide] = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
     assert found[False].mean.dtype == jnp.float32
-    error = np.abs(np.asarray(found[False].mean, np.float64) - found[True].mean) / np.asarray(found[True].stderr)
+    error = np.abs(np.asarray(found[False].mean, np.float64) - np.asarray(found[True].mean)) / np.asarray(found[True].stderr)
     assert (error < 1e-3).all()
     np.testing.assert_allclose(found[False].stderr, found[True].stderr, rtol=1e-3)
 
