@@ -249,7 +249,8 @@ def _on_mean_scale(
     slope = jnp.where(edges.either, 0, family.variance(mean))
     covariance = slope[:, None] * best.covariance * slope[None]
     inside = _wald_interval(family, jnp.where(edges.either, 0.5, mean), jnp.sqrt(jnp.diag(covariance)), level)
-    ends = jnp.where(edges.either[:, None], _edge_interval(family, draws, edges, search, level), inside)
+    at_edges = lambda: _edge_interval(family, draws, edges, search, level)
+    ends = jnp.where(edges.either[:, None], jax.lax.cond(jnp.any(edges.either), at_edges, lambda: inside), inside)
     from_length = (ends[:, 1] - ends[:, 0]) / ndtri((1 + level) / 2)
     score = slope[:, None] * best.covariance
     newton = NewtonFit(
