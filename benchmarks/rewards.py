@@ -9,7 +9,7 @@ five arms by particles.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,15 +22,15 @@ TRIALS, STEPS, LONG = 1_000, 200, 5_000
 MEANS = ([0.3, 0.35], [0.02, 0.03, 0.025])
 POLICIES = {"BetaThompson": jb.BetaThompson(), "EpsilonGreedy(0.1)": jb.EpsilonGreedy(0.1)}
 METHODS = {"conditional_mle": jb.conditional_mle, "mean_matching": jb.mean_matching}
+EDGE = "at the edge of what the family allows"
 FIVE = [0.3, 0.35, 0.25, 0.3, 0.2]
 
 
-def measure(name: str, mean: Sequence[float], trials: int) -> list[dict[str, Any]]:
+def measure(name: str, mean: Sequence[float], trials: int) -> Iterator[dict[str, Any]]:
     """One row for each method."""
     policy, family = POLICIES[name], jb.Bernoulli()
     history = jb.simulate(jax.random.key(11), policy, family, mean, num_steps=STEPS, num_trials=trials, progress=False)
     original = np.asarray(history.statistics.mean, np.float64) - mean
-    rows = []
     for method, estimate_by in METHODS.items():
         seconds, _, estimate = timed(lambda by=estimate_by: by(jax.random.key(1), history, policy, family))
         rows.append(
@@ -56,9 +56,6 @@ def summary(original: np.ndarray, estimate: jb.Estimate, mean: Sequence[float]) 
         "converged": 100 * float(np.mean(estimate.converged)),
         "at_edge": 100 * float(np.mean(np.asarray(estimate.diagnostics["status"]) == jb.STATUS.index(EDGE))),
     }
-
-
-EDGE = "at the edge of what the family allows"
 
 
 def print_row(row: dict[str, Any]) -> None:

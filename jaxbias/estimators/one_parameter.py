@@ -84,12 +84,12 @@ def fit_one_parameter(
     parts, rows = [], []
     for plan in sorted(set(plans), key=repr):
         rows.append(np.flatnonzero([other == plan for other in plans]))
-        some = (keys, history, order)
+        mine, logs, axes = keys, history, order
         if len(rows[-1]) < len(plans):
-            some = jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], some)
-        batches = split_into_batches(AT_ONCE, (*some, policy, family))
-        sizes = dict(plan=plan, number=PARTICLES_PER_PATH * num_paths, max_rounds=max_rounds)
-        parts.append(batches.collect(_fit_batch(policy, family, *some, jnp.asarray(level), batches=batches, **sizes)))
+            mine, logs, axes = jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], (keys, history, order))
+        batches = split_into_batches(AT_ONCE, (mine, logs, policy, family))
+        run = partial(_fit_batch, batches=batches, plan=plan, number=PARTICLES_PER_PATH * num_paths, max_rounds=max_rounds)
+        parts.append(batches.collect(run(policy, family, mine, logs, axes, jnp.asarray(level))))
     if len(parts) == 1:
         return parts[0]
     places = np.argsort(np.concatenate(rows), kind="stable")

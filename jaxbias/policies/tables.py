@@ -95,7 +95,8 @@ def nodes_for(most_pulls: int, *prior: Any) -> int:
 def _nodes(number: int, dtype: Any) -> tuple[Array, Array, Array]:
     """Places x, sqrt(x (1 - x)) there, and weights on the scale of arcsin(sqrt(x))."""
     angle, weights = _angles(number)
-    return tuple(jnp.asarray(part, dtype) for part in (np.sin(angle) ** 2, np.sin(angle) * np.cos(angle), weights))
+    root = np.sin(angle) * np.cos(angle)
+    return jnp.asarray(np.sin(angle) ** 2, dtype), jnp.asarray(root, dtype), jnp.asarray(weights, dtype)
 
 
 def _angles(number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -126,8 +126,8 @@ class BetaThompson(StatisticsPolicy):
 
     def tables(self, num_arms: int, rows: int, nodes: int, dtype: Any) -> BetaTables:
         """The same log-probabilities for many counts of successes at once, before any pull."""
-        prior = (jnp.broadcast_to(jnp.asarray(part, dtype), (num_arms,)) for part in (self.prior_success, self.prior_failure))
-        return start_tables(*prior, rows, nodes)
+        success, failure = jnp.asarray(self.prior_success, dtype), jnp.asarray(self.prior_failure, dtype)
+        return start_tables(*(jnp.broadcast_to(part, (num_arms,)) for part in (success, failure)), rows=rows, nodes=nodes)
 
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """argmax of the posterior draws."""
