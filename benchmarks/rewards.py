@@ -33,10 +33,7 @@ def measure(name: str, mean: Sequence[float], trials: int) -> Iterator[dict[str,
     original = np.asarray(history.statistics.mean, np.float64) - mean
     for method, estimate_by in METHODS.items():
         seconds, _, estimate = timed(lambda by=estimate_by: by(jax.random.key(1), history, policy, family))
-        rows.append(
-            {"policy": name, "mean": list(mean), "method": method, "seconds": seconds, **summary(original, estimate, mean)}
-        )
-    return rows
+        yield {"policy": name, "mean": list(mean), "method": method, "seconds": seconds, **summary(original, estimate, mean)}
 
 
 def summary(original: np.ndarray, estimate: jb.Estimate, mean: Sequence[float]) -> dict[str, Any]:

@@ -172,11 +172,12 @@ def test_several_choices_from_one_state():
 
 @pytest.mark.parametrize("policy", [jb.EpsilonGreedy(tau=0.2), jb.BetaThompson()], ids=["epsilon-greedy", "beta-thompson"])
 def test_float32_is_near_float64(policy):
+    drawn = jb.simulate(jax.random.key(5), jb.Greedy(tau=0.3), jb.Bernoulli(), [0.3, 0.4], num_steps=100)
+    arms, rewards = np.asarray(drawn.arms), np.asarray(drawn.rewards)
     found = {}
     for wide in (False, True):
         with jax.enable_x64(wide):
-            history = jb.simulate(jax.random.key(5), jb.Greedy(tau=0.3), jb.Bernoulli(), [0.3, 0.4], num_steps=100)
-            history = jb.History(arms=history.arms, rewards=history.rewards.astype(jnp.result_type(float)), num_arms=2)
+            history = log_of(arms, rewards, 2)
             found[wide] = jb.conditional_mle(jax.random.key(0), history, policy, jb.Bernoulli())
     assert found[False].mean.dtype == jnp.float32
     error = np.abs(np.asarray(found[False].mean, np.float64) - np.asarray(found[True].mean)) / np.asarray(found[True].stderr)
