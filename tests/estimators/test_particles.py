@@ -75,7 +75,7 @@ def test_a_policy_with_a_state_of_its_own():
 
 
 def test_poisson_against_every_path():
-    """Counts up to 14 at each of five steps, the first three of which matter for the choices."""
+    """Counts up to 14 at each of four steps."""
     policy, mean = jb.Greedy(tau=0.7), np.array([1.0, 1.5])
     arms, rewards = jnp.array([0, 1, 1, 0]), jnp.array([0.0, 2.0, 1.0, 3.0])
     history = jb.History(arms=arms, rewards=rewards, num_arms=2)
