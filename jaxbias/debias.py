@@ -26,6 +26,7 @@ from jaxbias.tuning import fit_settings
 LONGEST = 2**20  # steps of a log that is simulated over and over: minutes; beyond, hours
 SIMULATES = ("conditional_mle", "mean_matching")
 INTEGRALS = 2**16  # steps x arms^2 for which Thompson's conditional likelihood is integrated unasked: a minute; beyond, many
+BETA_INTEGRALS = 2**14  # likewise for BetaThompson, which integrates for every particle
 BIAS_STEPS = 2**28  # steps x arms x trials for the estimated bias: a few seconds
 BIAS_TRIALS = (2**11, 2**14)  # at least, at most: a Monte Carlo error of a fiftieth to a hundredth of a sample mean's spread
 
@@ -208,11 +209,14 @@ def _too_long(history: History, methods: Sequence[str]) -> dict[str, str]:
 
 def _too_slow(history: History, policy: Any) -> dict[str, str]:
     """What is left out unless it is asked for."""
-    looks = history.num_steps if history.batch_sizes is None else len(history.batch_sizes) * history.num_arms
-    work = looks * history.num_arms**2
-    if not isinstance(policy, Thompson) or history.num_arms < 3 or work <= INTEGRALS:  # two arms have a closed form
+    looks, name = history.num_steps, type(policy).__name__
+    if history.batch_sizes is not None and name == "Thompson":
+        looks = len(history.batch_sizes) * history.num_arms
+    work, closed_form = looks * history.num_arms**2, isinstance(policy, Thompson) and history.num_arms < 3
+    most = {"Thompson": INTEGRALS, "BetaThompson": BETA_INTEGRALS}.get(name, work)
+    if closed_form or work <= most:
         return {}
-    reason = f"steps x arms^2 is {work:,}; allowed with Thompson unless the method is asked for by name: {INTEGRALS:,}, a minute"
+    reason = f"steps x arms^2 is {work:,}; allowed with {name} unless the method is asked for by name: {most:,}, a minute"
     return {"conditional_mle": reason}
 
 

@@ -4,7 +4,9 @@ A family is two functions, `sample(key, mean)` and `log_prob(reward, mean)`. Wha
 sigma per arm) is a leaf with one value per arm; `at_arm` picks the value of the arm that was pulled.
 
 A family may also bring `variance(mean)`, where it is an exponential family with the reward as its statistic, which makes its
-score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test.
+score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test. With
+`natural(mean)`, the parameter in which the log-likelihood of a reward is linear in the reward, and `from_natural`, its inverse,
+the conditional likelihood can be maximised.
 """
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -12,9 +14,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln, logit, xlogy
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from jaxbias.settings import POSITIVE, Allowed, check_settings, is_concrete, setting, settings
+from jaxbias.settings import NON_NEGATIVE, POSITIVE, Allowed, check_settings, is_concrete, setting, settings
 
 Tree = TypeVar("Tree")
 
@@ -86,6 +89,89 @@ class Bernoulli:
         """log mean where the reward is 1, log(1 - mean) where it is 0, minus infinity elsewhere."""
         inside = jnp.log(jnp.where(reward == 1, mean, 1 - mean))
         return jnp.where((reward == 0) | (reward == 1), inside, -jnp.inf)
+
+    def natural(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The log-odds."""
+        return logit(mean)
+
+    def from_natural(self, natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """1 / (1 + exp(-natural))."""
+        return jax.nn.sigmoid(natural)
+
+
+@settings
+class Poisson:
+    """Counts: 0, 1, 2 and so on.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(Poisson().log_prob(jnp.array(2.0), jnp.array(1.0))), 4)
+    -1.6931
+    """
+
+    mean_allowed = Allowed("a finite number, 0 or more, for each arm", NON_NEGATIVE.test)
+    mean_range = (0.0, float("inf"))
+
+    def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The mean."""
+        return mean
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """A count with this mean."""
+        words = jax.random.bits(key, (2,), jnp.uint32)  # JAX draws counts with keys of one kind only
+        key = jax.random.wrap_key_data(words, impl="threefry2x32")
+        return jax.random.poisson(key, mean).astype(mean.dtype)
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """reward log mean - mean - log reward!, minus infinity where the reward is no count."""
+        possible = (reward >= 0) & (reward == jnp.floor(reward))
+        count = jnp.where(possible, reward, 0)
+        return jnp.where(possible, xlogy(count, mean) - mean - gammaln(count + 1), -jnp.inf)
+
+    def natural(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """log mean."""
+        return jnp.log(mean)
+
+    def from_natural(self, natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """exp(natural)."""
+        return jnp.exp(natural)
+
+
+@settings
+class Exponential:
+    """Positive rewards, such as waiting times, whose standard deviation is their mean.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(Exponential().log_prob(jnp.array(2.0), jnp.array(2.0))), 4)
+    -1.6931
+    """
+
+    mean_allowed = Allowed("a finite number above 0 for each arm", POSITIVE.test)
+    mean_range = (0.0, float("inf"))
+
+    def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """mean^2."""
+        return jnp.square(mean)
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """mean times a standard exponential variable."""
+        return mean * jax.random.exponential(key, jnp.shape(mean), mean.dtype)
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-reward / mean - log mean, minus infinity where the reward is not above 0."""
+        return jnp.where(reward > 0, -reward / mean - jnp.log(mean), -jnp.inf)
+
+    def natural(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-1 / mean, which is below 0."""
+        return -1 / mean
+
+    def from_natural(self, natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-1 / natural."""
+        return -1 / natural
+
+
+def has_natural(family: Any) -> bool:
+    """Whether the family says all that the conditional likelihood needs of an exponential family."""
+    return all(hasattr(family, name) for name in ("variance", "mean_range", "natural", "from_natural"))
 
 
 def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:

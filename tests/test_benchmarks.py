@@ -229,6 +229,19 @@ def test_mean_matching(matching, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_rewards_that_are_not_normal(load, tmp_path, capsys, monkeypatch):
+    rewards, path = load("rewards"), tmp_path / "found.json"
+    monkeypatch.setattr(rewards, "STEPS", 12)
+    rewards.main(["--trials=3", "--steps=30", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert [row["method"] for row in found["rows"]] == ["conditional_mle", "mean_matching"] * 4
+    assert found["long"]["rounds"] >= 1
+    assert "coverage" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        rewards.main(["--trials=1"])
+
+
+@pytest.mark.slow
 def test_grid_on_the_device_that_is_there(gpu, tmp_path, capsys):
     path, plot = tmp_path / "new" / "found.json", tmp_path / "other" / "found.png"
     gpu.main(["--small", "--repeats=1", f"--json={path}", f"--plot={plot}"])

@@ -360,6 +360,8 @@ BAD = {
     "allowed: --prior-mean, --prior-sigma, --policy-sigma, --tau",
     "simulate --family bernoulli --sigma 1": "--sigma is not an option of bernoulli rewards; allowed: none",
     "simulate --policy beta-thompson --family normal": "--family is normal; allowed with beta-thompson: bernoulli",
+    "simulate --policy beta-thompson --family poisson": "--family is poisson; allowed with beta-thompson: bernoulli",
+    "simulate --family exponential --sigma 1": "--sigma is not an option of exponential rewards; allowed: none",
     "simulate --sigma 1 --sigma 2": "--sigma is given 2 times; allowed: once, or once for each of 5 arms",
     "simulate --policy thompson --sigma 1 --sigma 2": "--sigma is given 2 times; allowed: once, or once for each of 5 arms",
     "check --policy thompson --prior-sigma 1 --prior-sigma 2": "--prior-sigma is given 2 times; "

@@ -239,6 +239,9 @@ def test_what_would_take_many_minutes_is_left_out_unless_asked_for(monkeypatch):
     reason = "steps x arms^2 is 360; allowed with Thompson unless the method is asked for by name: 359, a minute"
     assert room._too_slow(history, jb.Thompson()) == {"conditional_mle": reason}
     assert room._too_slow(history, jb.LilUCB()) == {}
+    assert room._too_slow(history, jb.BetaThompson()) == {}
+    monkeypatch.setattr(room, "BETA_INTEGRALS", 300)
+    assert "allowed with BetaThompson" in room._too_slow(history, jb.BetaThompson())["conditional_mle"]
     assert quick(frame_of(history), jb.Thompson(), methods=None).table.reasons == {"conditional_mle": reason}
     asked = quick(frame_of(history), jb.Thompson(), methods=["sample_mean", "conditional_mle"])
     assert asked.table.reasons == {}

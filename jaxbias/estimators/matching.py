@@ -215,11 +215,12 @@ def match(
 
 
 def _ends(family: Family, schedule: Schedule, observed: Array) -> tuple[Array, Array]:
-    """How far the means may go: to a share of one pull from the ends of what the family allows."""
+    """How far the means may go: to a share of one pull, or of a smaller mean, from the ends of what the family allows."""
     low, high = getattr(family, "mean_range", (-jnp.inf, jnp.inf))
     pulls = jnp.zeros(observed.shape, jnp.int32).at[schedule.arms].add(1).astype(observed.dtype)
     margin = EDGE / jnp.maximum(pulls, 1)
-    return low + margin, high - margin
+    above = jnp.where(observed > low, jnp.minimum(margin, EDGE * (observed - low)), margin)
+    return low + above, high - margin
 
 
 def _newton_step(found: Match, simulated: Simulated, observed: Array, low: Array, high: Array, trials: int) -> Match:
