@@ -103,9 +103,14 @@ def count_paths(
 
 
 def _log_prob(policy: Policy, pulls: Array, successes: Float[Array, "arms states"], choices: Float[Array, " arms"]) -> Array:
+    """Of the choices made at this step, in every state; in a batch nothing is made at most steps, and nothing computed."""
     of_state = lambda total: policy.log_probs(ArmStatistics(pulls, total))
-    log_probs = jax.vmap(of_state, in_axes=1, out_axes=1)(successes)
-    return jnp.sum(jnp.where(choices[:, None] > 0, choices[:, None] * log_probs, 0), axis=0)
+
+    def made() -> Array:
+        log_probs = jax.vmap(of_state, in_axes=1, out_axes=1)(successes)
+        return jnp.sum(jnp.where(choices[:, None] > 0, choices[:, None] * log_probs, 0), axis=0)
+
+    return jax.lax.cond(jnp.any(choices > 0), made, lambda: jnp.zeros_like(successes[0]))
 
 
 def _table_log_prob(tables: Any, grid: Grid, choices: Float[Array, " arms"]) -> Array:

@@ -30,6 +30,7 @@ from jaxbias.estimators.natural import (
 from jaxbias.estimators.newton import LONGEST_MOVE, NEAR, NewtonFit
 from jaxbias.estimators.particles import draw_particles
 from jaxbias.history import History
+from jaxbias.likelihood import choices_made
 from jaxbias.policies import keeps_statistics
 from jaxbias.rewards import Bernoulli
 from jaxbias.settings import is_concrete
@@ -70,10 +71,10 @@ class OneParameterFit(NamedTuple):
     at_edge: Bool[Array, "*trials arms"]
 
 
-def choices_made(history: History) -> Float[Array, "*trials steps arms"]:
-    """How many choices of each arm were made from the state before each step: the one pulled, but for a forced pull."""
-    chosen = jax.nn.one_hot(history.arms, history.num_arms, dtype=history.rewards.dtype)
-    return jnp.where(history.forced_steps[..., None], 0, chosen)
+def record_of(history: History) -> Record:
+    """One trial, with the choices that were made from each state."""
+    choices = choices_made(history.arms, history.forced_steps, history.num_arms, history.seen_steps)
+    return make_record(history.arms, history.rewards, choices.astype(history.rewards.dtype), history.num_arms)
 
 
 def fit_one_parameter(
@@ -132,7 +133,7 @@ def _fit_batch(
 ) -> OneParameterFit:
     @sequential_vmap  # a choice between two programs stays one
     def one(key: Any, log: History, order: Int[Array, " arms"]) -> OneParameterFit:
-        record = make_record(log.arms, log.rewards, choices_made(log), history.num_arms)
+        record = record_of(log)
         given = policy if log.draws is None else policy.given(log.draws)
         confidence = jnp.asarray(level, log.rewards.dtype)
         if plan.shape is not None:

@@ -56,12 +56,16 @@ def draw_particles(
     def body(particles: Particles, step: Any) -> tuple[Particles, None]:
         index, arm, choices, pulls = step
         reward_key, order_key = jax.random.split(jax.random.fold_in(key, index))
-        log_probs = _log_probs(policy, particles, pulls, choices, shared)
-        particles = _weigh(particles, jnp.sum(jnp.where(choices[:, None] > 0, choices[:, None] * log_probs, 0), axis=0))
-        particles = _resample(order_key, particles)
+
+        def choose() -> Particles:
+            log_probs = _log_probs(policy, particles, pulls, choices, shared)
+            gain = jnp.sum(jnp.where(choices[:, None] > 0, choices[:, None] * log_probs, 0), axis=0)
+            return _resample(order_key, _weigh(particles, gain))
+
+        chosen = jax.lax.cond(jnp.any(choices > 0), choose, lambda: particles)
         arm_family, arm_mean = at_arm((family, mean), arm, num_arms)
         rewards = arm_family.sample(reward_key, jnp.broadcast_to(arm_mean, (size,)))
-        return _pull(policy, particles, arm, pulls[arm], rewards, shared), None
+        return _pull(policy, chosen, arm, pulls[arm], rewards, shared), None
 
     start = Particles(
         states=None if shared else _copies(policy.init(num_arms), size),

@@ -13,7 +13,7 @@ import jaxbias as jb
 from jaxbias.estimators.counts import Grid, as_draws, count_paths, table_sizes
 from jaxbias.estimators.draws import moments
 from jaxbias.estimators.natural import make_record
-from jaxbias.estimators.one_parameter import choices_made
+from jaxbias.estimators.one_parameter import record_of
 from jaxbias.likelihood import selection_log_probs
 
 RANDOM = {
@@ -81,7 +81,7 @@ def test_equals_every_path_written_out(policy, num_arms):
     with jax.enable_x64(True):
         history = log_of(ARMS[num_arms], REWARDS[num_arms], num_arms)
         truth = Truth(policy, history)
-        record = make_record(history.arms, history.rewards, choices_made(history), num_arms)
+        record = record_of(history)
         shape = tuple(int(size) for size in table_sizes(truth.pulls[None], truth.total[None])[0])
         grid = Grid(shape=shape, order=jnp.arange(num_arms, dtype=jnp.int32))
         for mean in (np.linspace(0.2, 0.7, num_arms), (truth.total + 0.5) / (truth.pulls + 1)):
@@ -146,7 +146,7 @@ def test_states_of_many_successes_can_be_left_out():
     with jax.enable_x64(True):
         policy, mean = jb.EpsilonGreedy(tau=0.5), jnp.array([0.1, 0.2])
         history = jb.simulate(jax.random.key(0), policy, jb.Bernoulli(), [0.1, 0.2], num_steps=30)
-        record = make_record(history.arms, history.rewards, choices_made(history), 2)
+        record = record_of(history)
         order = jnp.array([1, 0], jnp.int32)
         whole, whole_log = count_paths(policy, record, mean, Grid((31, 31), order), None)
         part, part_log = count_paths(policy, record, mean, Grid((8, 9), order), None)

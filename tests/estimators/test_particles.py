@@ -11,16 +11,11 @@ from scipy.special import gammaln, logsumexp
 import jaxbias as jb
 from jaxbias.estimators.counts import Grid, as_draws, count_paths, table_sizes
 from jaxbias.estimators.draws import moments
-from jaxbias.estimators.natural import make_record
-from jaxbias.estimators.one_parameter import choices_made
+from jaxbias.estimators.one_parameter import record_of
 from jaxbias.estimators.particles import draw_particles
 from jaxbias.likelihood import selection_log_probs
 
 MANY = 2**14
-
-
-def record_of(history):
-    return make_record(history.arms, history.rewards, choices_made(history), history.num_arms)
 
 
 def agree(found, expected, log_normaliser):
