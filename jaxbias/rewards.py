@@ -17,6 +17,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from jaxbias.settings import POSITIVE, Allowed, check_settings, is_concrete, setting, settings
 
 Tree = TypeVar("Tree")
+EACH = "each"  # in place of a sigma: to be estimated, one for each arm
+
+
+def _is_sigma(value: np.ndarray) -> Any:
+    return value == EACH if value.dtype.kind == "U" else POSITIVE.test(value)
+
+
+SIGMA = Allowed(f"{POSITIVE.description}; to be estimated: None (one for all arms) or '{EACH}' (one for each arm)", _is_sigma)
 
 
 @runtime_checkable
@@ -37,14 +45,15 @@ class Normal:
     """Normal rewards.
 
     Arguments:
-        sigma: the standard deviation, one number or one per arm.
+        sigma: the standard deviation, one number or one per arm. Where an estimator is to find it, None (one for all arms)
+            or "each" (one for each arm).
 
     >>> import jax.numpy as jnp
     >>> round(float(Normal(sigma=2.0).log_prob(jnp.array(1.0), jnp.array(1.0))), 4)
     -1.6121
     """
 
-    sigma: Any = setting(default=1.0, allowed=POSITIVE)
+    sigma: Any = setting(default=1.0, allowed=SIGMA)
 
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """sigma^2."""
@@ -60,6 +69,17 @@ class Normal:
         sigma = jnp.asarray(self.sigma, mean.dtype)
         half_log_two_pi = 0.9189385332046727
         return -0.5 * jnp.square((reward - mean) / sigma) - jnp.log(sigma) - half_log_two_pi
+
+
+def lacks_sigma(family: Any) -> bool:
+    """Whether this is the Normal family with a sigma that is to be estimated."""
+    return isinstance(family, Normal) and (family.sigma is None or isinstance(family.sigma, str))
+
+
+def check_sigma(family: Any, purpose: str) -> None:
+    """Raises ValueError where the family has no sigma yet and the purpose needs one."""
+    if lacks_sigma(family):
+        raise ValueError(f"family.sigma is {family.sigma!r}; allowed in {purpose}: a standard deviation, one or one per arm")
 
 
 @settings

@@ -23,7 +23,7 @@ from jaxbias.history import History
 from jaxbias.layout import settle, trials_minor
 from jaxbias.policies import ArmStatistics, Policy, StatisticsPolicy, check_policy, keeps_statistics, sample_arm
 from jaxbias.randomness import root_words, step_key, trial_words
-from jaxbias.rewards import Family, Normal, at_arm, check_family
+from jaxbias.rewards import Family, Normal, at_arm, check_family, check_sigma
 from jaxbias.settings import as_float, is_concrete
 
 LANES = 16  # a chunk is a whole number of these: the widest vector of a CPU, in 32-bit numbers
@@ -298,6 +298,7 @@ def prepare(
         raise ValueError(f"mean is {mean.tolist()}; allowed: finite numbers")
     check_policy(policy, mean.shape[0])
     check_family(family, mean)
+    check_sigma(family, "a simulation")
     if getattr(policy, "unit_rewards", False) and isinstance(family, Normal):
         raise ValueError(f"family is {family}; allowed with {type(policy).__name__}: one with rewards from 0 to 1")
     longest = LONGEST[jnp.result_type(float).name]
