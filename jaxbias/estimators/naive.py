@@ -58,7 +58,7 @@ def summarise(history: History) -> ArmSummary:
 def squares_within(history: History) -> Float[Array, "*trials arms"]:
     """The summed squares of each arm's rewards around its mean; in a second pass, so that they do not cancel."""
     deviation = history.rewards - jnp.take_along_axis(history.statistics.mean, history.arms, axis=-1)
-    return count(history.arms, jnp.square(deviation), history.num_arms).total
+    return count(history.arms, jnp.square(deviation), history.num_arms, history.lengths).total
 
 
 def naive_stderr(summary: ArmSummary, family: Family | None) -> Float[Array, "*trials arms"]:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias.estimators.estimate import status_of
 from jaxbias.estimators.naive import squares_within
 from jaxbias.history import History
 from jaxbias.rewards import EACH
@@ -56,6 +57,20 @@ def spread_of(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
     freedom = jnp.maximum(pulls - 1, 0)
     pooled = jnp.sum(squares) / jnp.maximum(jnp.sum(freedom), 1).astype(squares.dtype)
     return Spread(squares=pool(squares, of_arm), pulls=pool(pulls, of_arm), freedom=pool(freedom, of_arm), pooled=pooled)
+
+
+def first_doubt(of_mean: Array, of_sigma: Array, spread: Spread, of_arm: Int[np.ndarray, " arms"]) -> Array:
+    """The status of each arm: that of its mean, else that of its sigma; one pull alone tells no sigma."""
+    status = jnp.where(of_mean == 0, of_sigma[..., of_arm], of_mean)
+    return jnp.where(spread.is_free[..., of_arm], status, status_of("pulled once, which does not tell its sigma"))
+
+
+def sigma_figures(family: Any, log_sigma: Array, stderr: Array, spread: Spread) -> dict[str, Array]:
+    """What an estimate says about sigma: one figure, or one for each arm."""
+    sigma = jnp.exp(log_sigma)
+    known = jnp.where(spread.is_free, sigma * stderr, jnp.nan)
+    figures = {"sigma": sigma, "sigma_stderr": known, "freedom": spread.freedom.astype(sigma.dtype)}
+    return figures if family.sigma == EACH else {name: value[..., 0] for name, value in figures.items()}
 
 
 def check_spread(history: History, family: Any) -> None:
