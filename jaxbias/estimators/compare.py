@@ -35,6 +35,7 @@ class Question(NamedTuple):
     family: Any
     level: float
     propensities: Any
+    scale: Any = None
 
 
 def _propensity_weighting(ask: Question) -> Estimate:
@@ -49,7 +50,7 @@ METHODS: dict[str, Callable[[Question], Estimate]] = {
     "adaptive_weighting": lambda ask: adaptive_weighting(ask.history, _known(ask), ask.family, level=ask.level),
     "conditional_mle": lambda ask: conditional_mle(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
     "mean_matching": lambda ask: mean_matching(ask.key, ask.history, _known(ask), ask.family, level=ask.level),
-    "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level),
+    "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level, scale=ask.scale),
 }
 
 
@@ -122,6 +123,7 @@ def compare(
     methods: Sequence[str] = tuple(METHODS),
     level: float = 0.95,
     propensities: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
@@ -134,6 +136,7 @@ def compare(
         methods: names of those to try.
         level: of the intervals.
         propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
+        scale: of the rewards, for `confidence_sequence`, where the family does not say it.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -155,7 +158,7 @@ def compare(
             progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            estimates[name] = METHODS[name](Question(own_key, history, policy, family, level, propensities))
+            estimates[name] = METHODS[name](Question(own_key, history, policy, family, level, propensities, scale))
         except ValueError as error:
             reasons[name] = str(error)
     if not estimates:

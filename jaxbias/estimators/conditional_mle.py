@@ -79,8 +79,8 @@ def conditional_mle(
         `covariance` of the means, (arms, arms); `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and
         `log_normaliser`, the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and
         `nan_energies`; where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of
-        `freedom` of the intervals, one or one for each arm. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`,
-        `nan_energies`, and the `path` of the iterates where it was asked for.
+        `freedom` of the intervals, one or one for each arm. Of "contrastive_divergence": `drift` of the iterates over the tail,
+        `acceptance`, `divergences`, `nan_energies`, and the `path` of the iterates where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
@@ -319,7 +319,9 @@ def _recorded_draws(history: History, policy: Policy) -> Float[Array, "*trials s
     if history.draws is None:
         raise ValueError("given_draws is True and history.draws is None; allowed: what simulate(..., keep_draws=True) records")
     if history.batch_sizes is not None:
-        raise ValueError("given_draws is True and history has batches; allowed: draws that are integrated out (given_draws=False)")
+        raise ValueError(
+            "given_draws is True and history has batches; allowed: draws that are integrated out (given_draws=False)"
+        )
     expected = (*history.arms.shape, history.num_arms)
     if history.draws.shape != expected:
         raise ValueError(f"history.draws has shape {history.draws.shape}; allowed: {expected}, one draw for each step and arm")

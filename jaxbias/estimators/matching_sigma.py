@@ -46,7 +46,7 @@ def _simulate(
     trials = simulate_means(words, policy, Normal(sigma=sigma), mean, schedule, squares=True)
     average, centred, share = average_pulled(trials)
     of_mean = trials.score * sigma[None]  # the sum of (reward - mean) / sigma
-    pulls, squares = trials.pulls.astype(mean.dtype), trials.squares
+    pulls, squares = trials.pulls.astype(mean.dtype), jnp.asarray(trials.squares)
     within = squares - jnp.square(of_mean) / jnp.maximum(pulls, 1)
     freedom = _pool(jnp.maximum(trials.pulls - 1, 0), of_arm)
     variance = _pool(within, of_arm) / jnp.maximum(freedom, 1).astype(mean.dtype)

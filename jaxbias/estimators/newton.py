@@ -7,7 +7,7 @@ The random numbers stay the same, so that the search comes to rest, at a point t
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ STEPS = 20  # on one set of draws, at most; five are usual
 Draw = Callable[[Float[Array, " parameters"], Any], tuple[Draws, Any]]
 
 
+@runtime_checkable
 class Parameters(Protocol):
     """What is searched: how the statistics weigh at parameters a move away from those `at` which the draws were made."""
 
@@ -52,10 +53,12 @@ class KnownSigma(NamedTuple):
 
     def tilt(self, at: Array, move: Array) -> Array:
         """move / sigma^2."""
+        del at
         return move * (1 / jnp.square(self.sigma))
 
     def slope(self, at: Array, move: Array) -> Array:
         """1 / sigma^2, each for its own."""
+        del at, move
         return jnp.diag(1 / jnp.square(self.sigma))
 
     def log_normaliser(self, log: Log, at: Array, move: Array) -> Array:
@@ -150,9 +153,7 @@ def covariance_at(
     return jnp.linalg.inv(slope.T @ found.covariance @ slope)
 
 
-def search(
-    draw: Draw, parameters: Parameters, log: Log, start: Array, reference: Any, max_rounds: int
-) -> tuple[NewtonFit, Any]:
+def search(draw: Draw, parameters: Parameters, log: Log, start: Array, reference: Any, max_rounds: int) -> tuple[NewtonFit, Any]:
     """Draws, the maximum by their weights, and again from there where that was far."""
 
     def going(search: tuple[NewtonFit, Any]) -> Array:

@@ -86,7 +86,7 @@ def check_spread(history: History, family: Any) -> None:
         what = None if twice.any() else "no arm was pulled twice"
         if not np.isfinite(squares[trial]).all():
             what = "the rewards are too large to be squared"
-        alike = twice & (_range(arms[trial], rewards[trial], history.num_arms) == 0)
+        alike = twice & _are_alike(arms[trial], rewards[trial], history.num_arms)
         tiny = twice & (squares[trial] == 0)
         if of_arm.max() == 0 and what is None and (alike | tiny)[twice].all():
             what = "every arm's rewards are all the same" if alike[twice].all() else "the rewards vary too little to be squared"
@@ -96,9 +96,9 @@ def check_spread(history: History, family: Any) -> None:
             raise ValueError(f"family.sigma is {family.sigma!r} and {what}{in_trial}; {ALLOWED}")
 
 
-def _range(arms: np.ndarray, rewards: np.ndarray, num_arms: int) -> np.ndarray:
-    """Of each arm's rewards, from the least to the largest; exactly 0 where all are the same."""
+def _are_alike(arms: np.ndarray, rewards: np.ndarray, num_arms: int) -> np.ndarray:
+    """Whether each arm's rewards are all the same; their squares may not say so, as the mean is rounded."""
     least, largest = np.full(num_arms, np.inf), np.full(num_arms, -np.inf)
     np.minimum.at(least, arms, rewards)
     np.maximum.at(largest, arms, rewards)
-    return np.where(np.isfinite(least), largest, 0) - np.where(np.isfinite(least), least, 0)
+    return least >= largest
