@@ -16,7 +16,7 @@ ALLOWED = "allowed: a standard deviation, where the log does not tell it"
 
 
 class Spread(NamedTuple):
-    """Of one trial.
+    """Of one trial, or of each.
 
     Fields:
         squares: the summed squares of the rewards around the sample mean of their arm.
@@ -25,17 +25,17 @@ class Spread(NamedTuple):
         pooled: the variance within all arms together, for an arm that was pulled once and has a sigma of its own.
     """
 
-    squares: Float[Array, " sigmas"]
-    pulls: Int[Array, " sigmas"]
-    freedom: Int[Array, " sigmas"]
-    pooled: Float[Array, ""]
+    squares: Float[Array, "*trials sigmas"]
+    pulls: Int[Array, "*trials sigmas"]
+    freedom: Int[Array, "*trials sigmas"]
+    pooled: Float[Array, "*trials"]
 
     @property
-    def is_free(self) -> Bool[Array, " sigmas"]:
+    def is_free(self) -> Bool[Array, "*trials sigmas"]:
         """Whether the log says anything about it."""
         return self.freedom > 0
 
-    def log_sigma(self, divisor: Int[Array, " sigmas"]) -> Float[Array, " sigmas"]:
+    def log_sigma(self, divisor: Int[Array, "*trials sigmas"]) -> Float[Array, "*trials sigmas"]:
         """From the squares over a number for each, the pulls or the degrees of freedom; without any, of all arms together."""
         variance = self.squares / jnp.maximum(divisor, 1).astype(self.squares.dtype)
         return jnp.log(jnp.where(self.is_free, variance, self.pooled)) / 2
