@@ -21,10 +21,10 @@ EACH = "each"  # in place of a sigma: to be estimated, one for each arm
 
 
 def _is_sigma(value: np.ndarray) -> Any:
-    return value == EACH if value.dtype.kind == "U" else POSITIVE.test(value)
+    return True if value.dtype.kind == "U" else POSITIVE.test(value)  # words are for `check_family`
 
 
-SIGMA = Allowed(f"{POSITIVE.description}; to be estimated: None (one for all arms) or '{EACH}' (one for each arm)", _is_sigma)
+SIGMA = Allowed(POSITIVE.description, _is_sigma)
 
 
 @runtime_checkable
@@ -118,6 +118,9 @@ def check_family(family: Any, mean: Any) -> None:
     if not isinstance(family, Family):
         raise ValueError(f"family is {family!r}; allowed: an object with sample(key, mean) and log_prob(reward, mean)")
     check_settings(family, "family")
+    if lacks_sigma(family) and family.sigma not in (None, EACH):
+        allowed = f"a number; to be estimated: None (one for all arms) or '{EACH}' (one for each arm)"
+        raise ValueError(f"family.sigma is {family.sigma!r}; allowed: {allowed}")
     num_arms = mean.shape[-1]
     for leaf in jax.tree.leaves(family):
         if hasattr(leaf, "shape") and leaf.shape not in ((), (num_arms,)):

@@ -190,7 +190,9 @@ def test_one_sigma_for_each_arm():
     np.testing.assert_array_equal(found.family.sigma[:3], found.estimate.diagnostics["sigma"][:3])
     assert np.isnan(found.estimate.diagnostics["sigma"][3])  # never pulled: for a simulation, that of all arms together
     assert np.isfinite(found.family.sigma).all()
-    assert found.warnings[0].startswith("sigma was not given, and each arm has its own; mean_matching estimated it together with ")
+    assert found.warnings[0].startswith(
+        "sigma was not given, and each arm has its own; mean_matching estimated it together with "
+    )
     assert f"{found.family.sigma[1]:.4g} [" in found.warnings[0]
     assert found.trusted
 
