@@ -16,13 +16,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.chains import Chains, sample_chains, start_chains
-from jaxbias.estimators.draws import Draws
+from jaxbias.estimators.draws import Draws, moments
 from jaxbias.estimators.gaussian import Log, draw_paths, laplace
 from jaxbias.estimators.newton import NewtonFit, search, with_summary
 from jaxbias.estimators.spread import pool
 from jaxbias.policies import Policy
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
+
+LEAST = 0.02  # eigenvalue of a matrix of correlations of draws: where it is smaller, adding to a part of it may make it negative
 
 
 class UnknownSigma(NamedTuple):
@@ -74,7 +76,15 @@ class UnknownSigma(NamedTuple):
         total = jnp.concatenate([draws.total[:num_arms], jnp.where(self.is_free[:, None, None], squares, 0)])
         fixed = jnp.diag(jnp.concatenate([jnp.zeros(num_arms, bool), ~self.is_free]))
         known = jnp.pad(draws.known[:num_arms, :num_arms], (0, num_sigmas))
-        return draws._replace(total=total, known=jnp.where(fixed, 1, known))
+        draws = draws._replace(total=total, known=jnp.where(fixed, 1, known))
+        return draws._replace(known=jnp.where(_is_sound(draws) | fixed, draws.known, 0))
+
+
+def _is_sound(draws: Draws) -> Bool[Array, ""]:
+    """Whether what is known of the sums goes with what was drawn of the squares: together they must be a covariance."""
+    covariance = moments(draws, jnp.zeros(draws.total.shape[0], draws.total.dtype)).covariance
+    scale = jnp.sqrt(jnp.maximum(jnp.diag(covariance), jnp.finfo(covariance.dtype).tiny))
+    return jnp.linalg.eigvalsh(covariance / (scale[:, None] * scale[None]))[0] > LEAST
 
 
 def newton_with_sigma(
