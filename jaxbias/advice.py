@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from statistics import NormalDist
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxbias.analysis import Analysis, BestArm, Recommendation
 from jaxbias.estimators import Comparison, Estimate
 from jaxbias.estimators.bias_at import ArmBias
+from jaxbias.estimators.student import student_quantile
 from jaxbias.fit import PolicyFit
 from jaxbias.policies import Uniform
 from jaxbias.rewards import Bernoulli
@@ -121,8 +123,41 @@ def best_arm(estimate: Estimate, level: float) -> BestArm | None:
     if "covariance" in estimate.diagnostics:
         variance -= 2 * float(np.asarray(estimate.diagnostics["covariance"])[arm, runner_up])
     error = float(np.sqrt(max(variance, 0.0)))
-    half = NormalDist().inv_cdf((1 + level) / 2) * error
+    half = _quantile(estimate, [arm, runner_up], level) * error
     return BestArm(arm, runner_up, margin, error, margin - half, margin + half)
+
+
+def _quantile(estimate: Estimate, arms: Any, level: float) -> float:
+    """Of the normal distribution, or of Student's with the fewer of the degrees of freedom of these arms."""
+    if "freedom" not in estimate.diagnostics:
+        return NormalDist().inv_cdf((1 + level) / 2)
+    freedom = np.broadcast_to(estimate.diagnostics["freedom"], np.shape(estimate.mean))[arms].min()
+    return float(student_quantile(level, jnp.asarray(int(np.nan_to_num(freedom))), jnp.result_type(float)))
+
+
+def sigma_sentence(table: Comparison, method: str, family: Any, labels: tuple[str, ...], within: Any) -> str:
+    """How large a sigma is that was not given, by the recommended method."""
+    estimate = table.estimates[method]
+    each = f"sigma was not given{', and each arm has its own' if family.sigma is not None else ''}"
+    if "sigma" not in estimate.diagnostics:
+        says = f"{each}; {_list_sigmas(labels, np.atleast_1d(within))} is the standard deviation within arms"
+        return f"{says}, which confidence_sequence takes as known." if "confidence_sequence" in table.estimates else f"{says}."
+    sigma, error = (np.atleast_1d(estimate.diagnostics[name]) for name in ("sigma", "sigma_stderr"))
+    ratio = np.exp([_quantile(estimate, [arm], table.level) * part for arm, part in enumerate(error / sigma)])
+    return f"{each}; {method} estimated it together with the means: {_list_sigmas(labels, sigma, sigma / ratio, sigma * ratio)}."
+
+
+def _list_sigmas(labels: tuple[str, ...], sigma: np.ndarray, *ends: np.ndarray) -> str:
+    """One number, or one with the label of each arm; with its interval where there is one."""
+    said = [f"{value:.4g}" for value in sigma]
+    if ends:
+        intervals = [f" [{low:.4g}, {high:.4g}]" if low <= high else "" for low, high in zip(*ends, strict=True)]
+        said = [value + interval for value, interval in zip(said, intervals, strict=True)]
+    if len(sigma) == 1:
+        return said[0]
+    named = [f"{value} ({quote(label)})" for value, label in zip(said, labels, strict=True)]
+    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    return ", ".join([*named[:MOST_NAMED], *more])
 
 
 def sentences(analysis: Analysis) -> list[str]:

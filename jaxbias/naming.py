@@ -8,6 +8,7 @@ from typing import Any
 import jaxbias as jb
 
 FIT = "fit"  # in place of a number: to be estimated from the log
+ESTIMATED = {"estimate": None, "estimate-each": ["each"]}  # in place of a sigma: one from the log, or one for each arm
 
 
 class PolicyName(StrEnum):

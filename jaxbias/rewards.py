@@ -9,7 +9,7 @@ score (reward - mean) / variance; `mean_range`, the ends of what its means can b
 the conditional likelihood can be maximised.
 """
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from jaxbias.settings import NON_NEGATIVE, POSITIVE, Allowed, check_settings, is_concrete, setting, settings
 
 Tree = TypeVar("Tree")
+EACH = "each"  # in place of a sigma: to be estimated, one for each arm
+
+
+def _is_sigma(value: np.ndarray) -> Any:
+    return True if value.dtype.kind == "U" else POSITIVE.test(value)  # words are for `check_family`
+
+
+SIGMA = Allowed(POSITIVE.description, _is_sigma)
 
 
 @runtime_checkable
@@ -40,14 +48,15 @@ class Normal:
     """Normal rewards.
 
     Arguments:
-        sigma: the standard deviation, one number or one per arm.
+        sigma: the standard deviation, one number or one per arm. Where an estimator is to find it, None (one for all arms)
+            or "each" (one for each arm).
 
     >>> import jax.numpy as jnp
     >>> round(float(Normal(sigma=2.0).log_prob(jnp.array(1.0), jnp.array(1.0))), 4)
     -1.6121
     """
 
-    sigma: Any = setting(default=1.0, allowed=POSITIVE)
+    sigma: Any = setting(default=1.0, allowed=SIGMA)
 
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """sigma^2."""
@@ -63,6 +72,17 @@ class Normal:
         sigma = jnp.asarray(self.sigma, mean.dtype)
         half_log_two_pi = 0.9189385332046727
         return -0.5 * jnp.square((reward - mean) / sigma) - jnp.log(sigma) - half_log_two_pi
+
+
+def lacks_sigma(family: Any) -> TypeGuard["Normal"]:
+    """Whether this is the Normal family with a sigma that is to be estimated."""
+    return isinstance(family, Normal) and (family.sigma is None or isinstance(family.sigma, str))
+
+
+def check_sigma(family: Any, purpose: str) -> None:
+    """Raises ValueError where the family has no sigma yet and the purpose needs one."""
+    if lacks_sigma(family):
+        raise ValueError(f"family.sigma is {family.sigma!r}; allowed in {purpose}: a standard deviation, one or one per arm")
 
 
 @settings
@@ -184,6 +204,9 @@ def check_family(family: Any, mean: Any) -> None:
     if not isinstance(family, Family):
         raise ValueError(f"family is {family!r}; allowed: an object with sample(key, mean) and log_prob(reward, mean)")
     check_settings(family, "family")
+    if lacks_sigma(family) and family.sigma not in (None, EACH):
+        allowed = f"a number; to be estimated: None (one for all arms) or '{EACH}' (one for each arm)"
+        raise ValueError(f"family.sigma is {family.sigma!r}; allowed: {allowed}")
     num_arms = mean.shape[-1]
     for leaf in jax.tree.leaves(family):
         if hasattr(leaf, "shape") and leaf.shape not in ((), (num_arms,)):

@@ -251,7 +251,9 @@ BAD = {
     "debias log.csv --sigma 0": "--sigma is 0.0; allowed: a finite number above 0",
     "debias log.csv --sigma 1 --sigma 2 --sigma 3": "--sigma is given 3 times; allowed: once, or once for each of 2 arms",
     "debias log.csv --sigma estimate --sigma 1": "--sigma is 'estimate' and a number; allowed: one or the other",
-    "debias log.csv --sigma x": "Invalid value for '--sigma': 'x' is neither a number nor 'estimate'",
+    "debias log.csv --sigma 1 --sigma estimate-each": "--sigma is 'estimate-each' and a number; allowed: one or the other",
+    "debias log.csv --sigma x": "Invalid value for '--sigma': 'x' is neither a number nor 'estimate' nor 'estimate-each'",
+    "debias log.csv --sigma estimate-each --family bernoulli": "--sigma is not an option of bernoulli rewards; allowed: none",
     "debias log.csv --policy greedy": "--sigma is None and no arm was pulled twice; allowed: a standard deviation, where the log "
     "does not tell it",
     "debias log.csv --level 95 --sigma 1": "--level is 95.0; allowed: a number above 0 and below 1",
@@ -467,3 +469,18 @@ def test_a_cache_that_cannot_be_made_is_done_without(monkeypatch, tmp_path):
 
 def test_numbers_have_as_many_digits_as_they_deserve(capsys):
     assert report.to_json({"a": float("nan"), "b": np.array([1.0, np.inf])}) == '{"a": null, "b": [1.0, null]}'
+
+
+@pytest.mark.parametrize("words", [[], ["--sigma", "estimate"], ["--sigma", "estimate-each"]], ids=["not given", "one", "each"])
+def test_sigma_is_estimated(capsys, tmp_path, words):
+    """And a file of settings that says so is read back."""
+    saved = tmp_path / "saved.toml"
+    words = ["debias", EXAMPLE, "--policy", "lil-ucb", "--tau", 0.2, "--method", "mean_matching", *words]
+    code, out, err = run(capsys, *words, "--json", "--save-config", saved)
+    found = json.loads(out)
+    assert code == 0
+    assert "mean_matching estimated it together with the means: " in err
+    sigma = found["settings"]["sigma"]
+    assert len(sigma) == 3 if "estimate-each" in words else 1 < sigma < 2
+    again = run_json(capsys, "debias", EXAMPLE, "--method", "mean_matching", "--config", saved)
+    assert again["settings"]["sigma"] == sigma

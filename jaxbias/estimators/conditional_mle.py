@@ -23,15 +23,17 @@ from jaxbias.estimators.checks import (
     is_random,
     refuse,
 )
+from jaxbias.estimators.conditional_sigma import fit_with_sigma, without_sigma
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.gaussian import Log, condense, laplace, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
 from jaxbias.estimators.one_parameter import OneParameterFit, fit_one_parameter
+from jaxbias.estimators.spread import check_spread
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy, check_policy, keeps_statistics
-from jaxbias.rewards import Family, Normal, check_family, has_natural
+from jaxbias.rewards import Family, Normal, check_family, has_natural, lacks_sigma
 from jaxbias.sampling import Sampler
 from jaxbias.settings import check_settings, is_concrete
 
@@ -64,7 +66,8 @@ def conditional_mle(
         key: a `jax.random.key`.
         history: one trial or a batch of them.
         policy: how the arms were chosen; its choices must have been random (tau > 0, or random by nature).
-        family: what the rewards are: `Normal` with its sigma, `Bernoulli`, `Poisson` or `Exponential`.
+        family: what the rewards are: `Normal` with its sigma, or without it (None, or "each") to have it estimated too;
+            `Bernoulli`, `Poisson` or `Exponential`.
         solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
         level: of the intervals.
         given_draws: condition on the posterior draws that Thompson sampling recorded in `history.draws`, as the paper does;
@@ -80,9 +83,11 @@ def conditional_mle(
         An `Estimate`. Diagnostics of "newton": `status` of each mean, the number of a line of `jaxbias.STATUS`;
         `covariance` of the means, (arms, arms); `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and
         `log_normaliser`, the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and
-        `nan_energies`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
-        one side and a status that says so; it has converged, and so may the others. Of "contrastive_divergence": `drift` of the
-        iterates over the tail, `acceptance`, `divergences`, `nan_energies`, and their `path` where it was asked for.
+        `nan_energies`; where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of
+        `freedom` of the intervals, one or one for each arm. Where an arm had no success, or no failure, its estimate is at the
+        end of the range, with an interval on one side and a status that says so; it has converged, and so may the others. Of
+        "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`, `nan_energies`, and their
+        `path` where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
@@ -107,7 +112,10 @@ def conditional_mle(
         return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
     if sampler is None and not keeps_statistics(policy):
         sampler = Sampler()
-    if solver == "newton" and sampler is None:
+    if lacks_sigma(family):
+        sizes = dict(pairs=pairs, num_chains=num_chains, max_rounds=max_rounds)
+        estimate = _fit_sigma(policy, family, keys, batch, sampler, sizes, level)
+    elif solver == "newton" and sampler is None:
         estimate = _from_newton(_fit_paths(policy, family, keys, batch, pairs, max_rounds), level)
     elif solver == "newton" and sampler is not None:
         estimate = _from_newton(_fit_chains(policy, family, keys, batch, sampler, num_chains, max_rounds), level)
@@ -137,6 +145,18 @@ def _fit_chains(
     batches = split_into_batches(at_once, (keys, history, policy, family))
     sizes = dict(num_chains=num_chains, max_rounds=max_rounds)
     return batches.collect(_chains_batch(policy, family, keys, history, sampler, batches=batches, **sizes))
+
+
+def _fit_sigma(
+    policy: Policy, family: Any, keys: Any, history: History, sampler: Sampler | None, sizes: dict[str, int], level: float
+) -> Estimate:
+    """Means and sigma together, as many trials at once as their paths or chains allow."""
+    at_once = PATHS_AT_ONCE // (2 * sizes["pairs"])
+    if sampler is not None:
+        at_once = CHAIN_NUMBERS_AT_ONCE // (sizes["num_chains"] * sampler.num_samples * history.num_steps)
+    batches = split_into_batches(at_once, (keys, history, policy, family))
+    fit, spread = batches.collect(fit_with_sigma(policy, family, keys, history, sampler, batches=batches, **sizes))
+    return without_sigma(_from_newton(fit, level), spread, family, history.num_arms, level)
 
 
 @partial(compiled, static=("batches",))
@@ -298,6 +318,10 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
     checked = dataclasses.replace(check_history(history), held_out=None)
     check_whole(checked, "conditional_mle")
     check_rewards(checked, family)
+    if lacks_sigma(family):
+        if solver != "newton":
+            raise ValueError(f"solver is {solver!r} and family.sigma is {family.sigma!r}; allowed without a sigma: 'newton'")
+        check_spread(checked, family)
     check_unit_rewards(checked, policy)
     if checked.allocation == "shares":
         raise ValueError(
