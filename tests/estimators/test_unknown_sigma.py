@@ -54,7 +54,8 @@ def draws_at(policy, mean, sigma, parameters, exponent=16):
     points = qmc.Sobol(4, scramble=True, rng=np.random.default_rng(0)).random_base2(exponent)
     at, spread = jnp.asarray(mean), jnp.asarray(sigma)
     path = most_likely_path(policy, log, at, spread, jnp.asarray(REWARDS), 6)
-    draws = draw_paths(policy, log, at, spread, path, jnp.asarray(ndtri(points).T), squares=True)
+    noise = jnp.asarray(ndtri(points).T)
+    draws = draw_paths(policy, log, at, spread, path, lambda step: noise[step], squares=True)
     return log, parameters.statistics(draws)
 
 
