@@ -42,7 +42,7 @@ def measure(policy: Any, original: float, method: str, sigma: str, logs: int) ->
     sample_means, has_interval = np.asarray(history.statistics.mean, float), np.isfinite(ends).all(axis=0)
     inside = (ends[0] <= MEAN) & (ends[1] >= MEAN)
     share = averaged(inside.sum(axis=1) - (inside[has_interval].mean()) * has_interval.sum(axis=1))
-    finite = np.isfinite(means).all(axis=1)  # with a sigma for each arm, a log in a thousand or so has no maximum
+    finite = np.isfinite(means).all(axis=1)  # those without are not believed, and are counted as such
     bias, own = (averaged((values - MEAN).mean(axis=1)) for values in (means[finite], sample_means))
     return {
         "method": method,
