@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbias.analysis import Analysis, BestArm, Recommendation
-from jaxbias.estimators import Comparison, Estimate
+from jaxbias.estimators import STATUS, Comparison, Estimate
 from jaxbias.estimators.bias_at import ArmBias
 from jaxbias.estimators.student import student_quantile
 from jaxbias.fit import PolicyFit
@@ -115,7 +115,8 @@ def best_arm(estimate: Estimate, level: float) -> BestArm | None:
         return None
     arm, runner_up = (int(place) for place in usable[np.argsort(-mean[usable], kind="stable")][:2])
     margin = float(mean[arm] - mean[runner_up])
-    if estimate.method == "confidence_sequence":  # its intervals hold whatever the policy did; so does their difference
+    # Intervals that hold whatever the policy did, or are on one side: their difference is that of their ends.
+    if estimate.method == "confidence_sequence" or _at_edge(estimate, (arm, runner_up)):
         lower, upper = np.asarray(estimate.lower, np.float64), np.asarray(estimate.upper, np.float64)
         ends = float(lower[arm] - upper[runner_up]), float(upper[arm] - lower[runner_up])
         return BestArm(arm, runner_up, margin, float(np.hypot(stderr[arm], stderr[runner_up])), *ends)
@@ -158,6 +159,11 @@ def _list_sigmas(labels: tuple[str, ...], sigma: np.ndarray, *ends: np.ndarray) 
     named = [f"{value} ({quote(label)})" for value, label in zip(said, labels, strict=True)]
     more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     return ", ".join([*named[:MOST_NAMED], *more])
+
+
+def _at_edge(estimate: Estimate, arms: tuple[int, int]) -> bool:
+    status = estimate.diagnostics.get("status")
+    return status is not None and any(STATUS[int(np.asarray(status)[arm])].startswith("at the edge") for arm in arms)
 
 
 def sentences(analysis: Analysis) -> list[str]:

@@ -4,11 +4,13 @@ A family is two functions, `sample(key, mean)` and `log_prob(reward, mean)`. Wha
 sigma per arm) is a leaf with one value per arm; `at_arm` picks the value of the arm that was pulled.
 
 A family may also bring `variance(mean)`, where it is an exponential family with the reward as its statistic, which makes its
-score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test. With
-`natural(mean)`, the parameter in which the log-likelihood of a reward is linear in the reward, and `from_natural`, its inverse,
-the conditional likelihood can be maximised.
+score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test. Where
+rewards can all be at an end, `edge_mean(pulls, chance)` is the mean at which that has a given chance. With `natural(mean)`, the
+parameter in which the log-likelihood of a reward is linear in the reward, and `from_natural`, its inverse, the conditional
+likelihood can be maximised.
 """
 
+import math
 from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import jax
@@ -101,6 +103,10 @@ class Bernoulli:
         """mean (1 - mean)."""
         return mean * (1 - mean)
 
+    def edge_mean(self, pulls: Float[Array, "*shape"], chance: float) -> Float[Array, "*shape"]:
+        """The mean at which so many pulls without a success have this chance."""
+        return -jnp.expm1(math.log(chance) / pulls)
+
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """1 with probability mean."""
         return jax.random.bernoulli(key, mean).astype(mean.dtype)
@@ -134,6 +140,10 @@ class Poisson:
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The mean."""
         return mean
+
+    def edge_mean(self, pulls: Float[Array, "*shape"], chance: float) -> Float[Array, "*shape"]:
+        """The mean at which so many rewards of 0 have this chance."""
+        return -math.log(chance) / pulls
 
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """A count with this mean."""

@@ -6,6 +6,7 @@ It needs the policy and no randomness in its choices. In group-sequential trials
 
 import dataclasses
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
+from jaxbias.estimators.bounded import EdgeInterval, edge_interval
 from jaxbias.estimators.checks import check_history, check_level, check_num_steps, check_rewards, check_unit_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.matching import Match, invert, make_schedule, match, of_arms
@@ -60,7 +62,9 @@ def mean_matching(
         num_steps: the most steps that the experiment could have had, where a rule could stop it; without it, as many as it has.
 
     Returns:
-        An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there.
+        An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there. An
+        arm without a success, or without a failure, is near the end of the range, with an interval on one side that holds under
+        any policy; its status says so.
         Diagnostics: `status` of each mean, the number of a line of `jaxbias.STATUS`; `covariance` of the means, (arms, arms);
         `monte_carlo_error` of each mean, `last_step`, `rounds` and `simulated_trials`; `lower_inverted` and `upper_inverted`
         where they were asked for; where sigma is estimated, `sigma` with `sigma_stderr` and the degrees of `freedom` of the
@@ -146,7 +150,24 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
         diagnostics |= {"lower_inverted": ends[..., 0], "upper_inverted": ends[..., 1]}
     if spread is not None:
         return _without_sigma(found.mean, stderr, diagnostics, spread, family, history.num_arms, level)
-    return clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
+    estimate = clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
+    edge = edge_interval(family, history.statistics.mean, history.statistics.pulls, level)
+    return estimate if edge is None else _at_edge(estimate, edge, level)
+
+
+def _at_edge(estimate: Estimate, edge: EdgeInterval, level: float) -> Estimate:
+    """With one-sided intervals for the arms whose rewards were all at one end; their status says so, and they are believed."""
+    pick = lambda there, elsewhere: jnp.where(edge.at_edge, there, elsewhere)
+    stderr = (edge.upper - edge.lower) / NormalDist().inv_cdf((1 + level) / 2)
+    words = status_of("at the edge of what the family allows")
+    return dataclasses.replace(
+        estimate,
+        stderr=pick(stderr, estimate.stderr),
+        lower=pick(edge.lower, estimate.lower),
+        upper=pick(edge.upper, estimate.upper),
+        converged=estimate.converged | edge.at_edge,
+        diagnostics={**estimate.diagnostics, "status": pick(words, estimate.diagnostics["status"])},
+    )
 
 
 def _without_sigma(

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import sequential_vmap
-from jax.scipy.special import logit, ndtri
+from jax.scipy.special import ndtri
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
+from jaxbias.estimators.bounded import bounded_interval
 from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, Grid, as_draws, count_paths, share_shapes, table_sizes
 from jaxbias.estimators.draws import Draws, Moments
 from jaxbias.estimators.natural import (
@@ -232,15 +233,6 @@ def _edge_interval(family: Any, draws: Draws, edges: Edges, search: Search, leve
     return jnp.stack([jnp.where(edges.low, low, outer), jnp.where(edges.high, high, outer)], axis=1)
 
 
-def _wald_interval(family: Any, mean: Array, stderr: Array, level: Array) -> Float[Array, "arms 2"]:
-    """On the scale of the log-odds, or of the logarithm where the means have no upper end: those stay within the range."""
-    half = ndtri((1 + level) / 2) * stderr
-    if family.mean_range[1] == 1:
-        half = half / (mean * (1 - mean))
-        return jax.nn.sigmoid(jnp.stack([logit(mean) - half, logit(mean) + half], axis=1))
-    return mean[:, None] * jnp.exp(jnp.stack([-half / mean, half / mean], axis=1))
-
-
 def _on_mean_scale(
     family: Any, record: Record, edges: Edges, search: Search, draws: Draws, level: Float[Array, ""]
 ) -> OneParameterFit:
@@ -249,7 +241,8 @@ def _on_mean_scale(
     mean = mean_at(family, search.natural + best.tilt, edges)
     slope = jnp.where(edges.either, 0, family.variance(mean))
     covariance = slope[:, None] * best.covariance * slope[None]
-    inside = _wald_interval(family, jnp.where(edges.either, 0.5, mean), jnp.sqrt(jnp.diag(covariance)), level)
+    middle = jnp.where(edges.either, 0.5, mean)  # has a logarithm; not used
+    inside = jnp.stack(bounded_interval(family, middle, jnp.sqrt(jnp.diag(covariance)), level), axis=1)
     at_edges = lambda: _edge_interval(family, draws, edges, search, level)
     ends = jnp.where(edges.either[:, None], jax.lax.cond(jnp.any(edges.either), at_edges, lambda: inside), inside)
     from_length = (ends[:, 1] - ends[:, 0]) / ndtri((1 + level) / 2)
