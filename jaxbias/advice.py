@@ -169,7 +169,8 @@ def _at_edge(estimate: Estimate, arms: tuple[int, int]) -> bool:
 def sentences(analysis: Analysis) -> list[str]:
     """What the figures say, in the order a reader needs it."""
     said = [fit_sentence(analysis), f"Recommended: {analysis.recommended.method}, because {analysis.recommended.why}."]
-    said += [best_sentence(analysis), bias_sentence(analysis), doubt_sentence(analysis), few_sentence(analysis)]
+    said += [best_sentence(analysis), bias_sentence(analysis), edge_sentence(analysis)]
+    said += [doubt_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in said if sentence]
 
 
@@ -244,6 +245,16 @@ def bias_groups(found: ArmBias) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low = found.bias < -CLEAR * found.stderr
     high = found.bias > CLEAR * found.stderr
     return np.flatnonzero(low), np.flatnonzero(high), np.flatnonzero(~low & ~high & np.isfinite(found.bias))
+
+
+def edge_sentence(analysis: Analysis) -> str:
+    """Arms whose rewards were all at one end of what they can be."""
+    estimate = analysis.estimate
+    believed = np.flatnonzero(np.asarray(estimate.converged))
+    there = [analysis.labels[arm] for arm in believed if _at_edge(estimate, (int(arm), int(arm)))]
+    if not there:
+        return ""
+    return f"Every reward of {name_some(there)} was at the same end: the estimate is near it, and the interval on one side."
 
 
 def few_sentence(analysis: Analysis) -> str:

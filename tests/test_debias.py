@@ -341,9 +341,11 @@ def test_the_ecmo_trial():
     assert found.labels == ("conventional", "ECMO")
     assert found.table.pulls.tolist() == [1, 11]
     assert found.fit.log_prob == pytest.approx(np.log(1 / 26))
-    assert (found.trusted, found.recommended.method) == (False, "confidence_sequence")
+    assert (found.trusted, found.recommended.method) == (True, "mean_matching")
+    np.testing.assert_allclose(found.estimate.upper[0], 0.95)  # one death has a chance of 5% there
+    np.testing.assert_allclose(found.estimate.lower[1], 0.05 ** (1 / 11))  # and eleven lives here
     assert not found.best.is_clear
-    assert found.status("mean_matching", 1) == "at the edge of what the family allows"
+    assert found.best.lower == pytest.approx(0.05 ** (1 / 11) - 0.95)
 
 
 def test_the_simulated_example_is_the_simulation_it_says():

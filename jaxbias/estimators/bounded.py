@@ -1,8 +1,8 @@
 """Intervals for means that have ends: on a scale where they have none, and on one side for an arm that is at an end.
 
-An arm without a success, or without a failure, has its estimate at the end of the range. If its mean is m or more, n pulls without
-a success have a chance of (1 - m)^n at most, whatever chose how often the arm was pulled: the mean at which that chance is what the
-level leaves is a bound that holds under any policy and stopping rule.
+An arm without a success, or without a failure, has its estimate at the end of the range. If its mean is m or more, n pulls
+without a success have a chance of (1 - m)^n at most, whatever chose how often the arm was pulled. So the mean at which that is
+what the level leaves is a bound that holds under any policy and stopping rule.
 """
 
 from typing import Any, NamedTuple

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import root
 
 import jaxbias as jb
+from jaxbias.estimators.bounded import edge_interval
 
 TWO, FIVE = [1.0, 0.75], [1.0, 0.75, 0.5, 0.38, 0.25]
 
@@ -160,7 +161,23 @@ def test_an_arm_that_always_succeeded_is_at_the_edge():
     assert jb.STATUS[int(found.diagnostics["status"][0])] == "at the edge of what the family allows"
     assert found.mean[0] > 0.95
     assert ((found.lower >= 0) & (found.upper <= 1)).all()
-    assert not found.converged[0]
+    # Believed, with an interval on one side: four successes in a row have a chance of 5% at its lower end.
+    assert found.converged[0]
+    np.testing.assert_allclose((found.lower[0], found.upper[0]), (0.05 ** (1 / 4), 1.0), rtol=1e-5)
+
+
+def test_the_one_sided_bound_holds_whatever_the_policy():
+    """Over all logs in which an arm had no success, weighted by their chance: the bound is below the mean in 5% of all at most."""
+    mean, policy = [0.35, 0.5], jb.Greedy(ties="first")
+    history = jb.simulate(jax.random.key(5), policy, jb.Bernoulli(), mean, num_steps=30, num_trials=20_000)
+    statistics = history.statistics
+    edge = edge_interval(jb.Bernoulli(), statistics.mean, statistics.pulls, 0.95)
+    missed = np.asarray(edge.at_edge & ((edge.upper < jnp.asarray(mean)) | (edge.lower > jnp.asarray(mean))))
+    assert (missed.mean(axis=0) < 0.05).all()
+    assert missed.any()  # so that a bound that is too low would be noticed
+    poisson = edge_interval(jb.Poisson(), jnp.array([0.0, 1.0]), jnp.array([3, 3]), 0.95)
+    np.testing.assert_allclose(np.exp(-3 * poisson.upper[0]), 0.05, rtol=1e-5)
+    assert poisson.at_edge.tolist() == [True, False]
 
 
 def test_one_arm_and_one_row():
