@@ -119,3 +119,42 @@ def finish(found: dict[str, Any], path: Path | None) -> None:
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def quality(history: jb.History, estimate: jb.Estimate, mean: Sequence[float]) -> dict[str, float]:
+    """How good an estimate is over many logs, against the sample means: bias, mean squared error, coverage; with their errors."""
+    original = np.asarray(history.statistics.mean, np.float64) - mean
+    off = np.asarray(estimate.mean, np.float64) - mean
+    root, bias = np.sqrt(len(off)), original.mean()
+    inside = (np.asarray(estimate.lower) <= mean) & (np.asarray(estimate.upper) >= mean)
+    return {
+        "bias": bias,
+        "bias_stderr": original.mean(axis=1).std() / root,
+        "left": 100 * off.mean() / bias,
+        "left_stderr": 100 * off.mean(axis=1).std() / root / abs(bias),
+        "mse": 100 * np.square(off).mean() / np.square(original).mean(),
+        "coverage": 100 * inside.mean(),
+        "coverage_stderr": 100 * inside.mean(axis=1).std() / root,
+        "converged": 100 * float(np.mean(estimate.converged)),
+    }
+
+
+def print_quality(row: dict[str, Any] | None) -> None:
+    """A row of the table, or its head."""
+    columns = "{:38} {:>17} {:16} {:>14} {:>6} {:>12} {:>6} {:>8}"
+    if row is None:
+        print(columns.format("setting", "original bias", "method", "% bias left", "% MSE", "coverage", "conv.", "seconds"))
+        return
+    print(
+        columns.format(
+            row["setting"],
+            f"{row['bias']:.4f} ± {row['bias_stderr']:.4f}",
+            row["method"],
+            f"{row['left']:.0f} ± {row['left_stderr']:.0f}",
+            f"{row['mse']:.0f}",
+            f"{row['coverage']:.1f} ± {row['coverage_stderr']:.1f}",
+            f"{row['converged']:.1f}",
+            f"{row['seconds']:.1f}",
+        ),
+        flush=True,
+    )

@@ -68,8 +68,10 @@ if TYPE_CHECKING:
     from jaxbias.policies import Transformed as Transformed
     from jaxbias.policies import Uniform as Uniform
     from jaxbias.rewards import Bernoulli as Bernoulli
+    from jaxbias.rewards import Exponential as Exponential
     from jaxbias.rewards import Family as Family
     from jaxbias.rewards import Normal as Normal
+    from jaxbias.rewards import Poisson as Poisson
     from jaxbias.sampling import Sampler as Sampler
     from jaxbias.simulate import simulate as simulate
     from jaxbias.sources import BiasSources as BiasSources
@@ -130,7 +132,7 @@ _ROOMS = {
         "Transformed",
         "Uniform",
     ),
-    "rewards": ("Bernoulli", "Family", "Normal"),
+    "rewards": ("Bernoulli", "Exponential", "Family", "Normal", "Poisson"),
     "sampling": ("Sampler",),
     "simulate": ("simulate",),
     "sources": ("BiasSources",),

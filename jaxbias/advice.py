@@ -4,13 +4,16 @@ from collections.abc import Iterable
 from statistics import NormalDist
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxbias.analysis import Analysis, BestArm, Recommendation
-from jaxbias.estimators import Comparison, Estimate
+from jaxbias.estimators import STATUS, Comparison, Estimate
 from jaxbias.estimators.bias_at import ArmBias
+from jaxbias.estimators.student import student_quantile
 from jaxbias.fit import PolicyFit
 from jaxbias.policies import Uniform
+from jaxbias.rewards import Bernoulli
 
 CLEAR = 3  # standard errors from 0 before a sign is called a finding: chance does that once in 370 times
 LONGEST = 80  # characters of a label in a sentence: many begin and end alike
@@ -112,7 +115,8 @@ def best_arm(estimate: Estimate, level: float) -> BestArm | None:
         return None
     arm, runner_up = (int(place) for place in usable[np.argsort(-mean[usable], kind="stable")][:2])
     margin = float(mean[arm] - mean[runner_up])
-    if estimate.method == "confidence_sequence":  # its intervals hold whatever the policy did; so does their difference
+    # Intervals that hold whatever the policy did, or are on one side: their difference is that of their ends.
+    if estimate.method == "confidence_sequence" or _at_edge(estimate, (arm, runner_up)):
         lower, upper = np.asarray(estimate.lower, np.float64), np.asarray(estimate.upper, np.float64)
         ends = float(lower[arm] - upper[runner_up]), float(upper[arm] - lower[runner_up])
         return BestArm(arm, runner_up, margin, float(np.hypot(stderr[arm], stderr[runner_up])), *ends)
@@ -120,14 +124,52 @@ def best_arm(estimate: Estimate, level: float) -> BestArm | None:
     if "covariance" in estimate.diagnostics:
         variance -= 2 * float(np.asarray(estimate.diagnostics["covariance"])[arm, runner_up])
     error = float(np.sqrt(max(variance, 0.0)))
-    half = NormalDist().inv_cdf((1 + level) / 2) * error
+    half = _quantile(estimate, [arm, runner_up], level) * error
     return BestArm(arm, runner_up, margin, error, margin - half, margin + half)
+
+
+def _quantile(estimate: Estimate, arms: Any, level: float) -> float:
+    """Of the normal distribution, or of Student's with the fewer of the degrees of freedom of these arms."""
+    if "freedom" not in estimate.diagnostics:
+        return NormalDist().inv_cdf((1 + level) / 2)
+    freedom = np.broadcast_to(estimate.diagnostics["freedom"], np.shape(estimate.mean))[arms].min()
+    return float(student_quantile(level, jnp.asarray(int(np.nan_to_num(freedom))), jnp.result_type(float)))
+
+
+def sigma_sentence(table: Comparison, method: str, family: Any, labels: tuple[str, ...], within: Any) -> str:
+    """How large a sigma is that was not given, by the recommended method."""
+    estimate = table.estimates[method]
+    each = f"sigma was not given{', and each arm has its own' if family.sigma is not None else ''}"
+    if "sigma" not in estimate.diagnostics:
+        says = f"{each}; {_list_sigmas(labels, np.atleast_1d(within))} is the standard deviation within arms"
+        return f"{says}, which confidence_sequence takes as known." if "confidence_sequence" in table.estimates else f"{says}."
+    sigma, error = (np.atleast_1d(estimate.diagnostics[name]) for name in ("sigma", "sigma_stderr"))
+    ratio = np.exp([_quantile(estimate, [arm], table.level) * part for arm, part in enumerate(error / sigma)])
+    return f"{each}; {method} estimated it together with the means: {_list_sigmas(labels, sigma, sigma / ratio, sigma * ratio)}."
+
+
+def _list_sigmas(labels: tuple[str, ...], sigma: np.ndarray, *ends: np.ndarray) -> str:
+    """One number, or one with the label of each arm; with its interval where there is one."""
+    said = [f"{value:.4g}" for value in sigma]
+    if ends:
+        intervals = [f" [{low:.4g}, {high:.4g}]" if low <= high else "" for low, high in zip(*ends, strict=True)]
+        said = [value + interval for value, interval in zip(said, intervals, strict=True)]
+    if len(sigma) == 1:
+        return said[0]
+    named = [f"{value} ({quote(label)})" for value, label in zip(said, labels, strict=True)]
+    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    return ", ".join([*named[:MOST_NAMED], *more])
+
+
+def _at_edge(estimate: Estimate, arms: tuple[int, int]) -> bool:
+    status = estimate.diagnostics.get("status")
+    return status is not None and any(STATUS[int(np.asarray(status)[arm])].startswith("at the edge") for arm in arms)
 
 
 def sentences(analysis: Analysis) -> list[str]:
     """What the figures say, in the order a reader needs it."""
     said = [fit_sentence(analysis), f"Recommended: {analysis.recommended.method}, because {analysis.recommended.why}."]
-    said += [best_sentence(analysis), bias_sentence(analysis), doubt_sentence(analysis)]
+    said += [best_sentence(analysis), bias_sentence(analysis), doubt_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in said if sentence]
 
 
@@ -140,8 +182,8 @@ def fit_sentence(analysis: Analysis) -> str:
         return f"Every pull was forced: the log says nothing for or against {name}."
     if fit.verdict == "impossible" and analysis.log.history.allocation == "shares":
         return (
-            f"The log cannot come from {name} by shares: in batches with {fit.impossible:,} of its {fit.choices:,} choices an arm "
-            "is off its share by one pull or more. What relies on the policy is not to be trusted."
+            f"The log cannot come from {name} by shares: in batches with {fit.impossible:,} of its {fit.choices:,} choices an "
+            "arm is off its share by one pull or more. What relies on the policy is not to be trusted."
         )
     if fit.verdict == "impossible":
         first = fit.surprises[0]
@@ -202,6 +244,45 @@ def bias_groups(found: ArmBias) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low = found.bias < -CLEAR * found.stderr
     high = found.bias > CLEAR * found.stderr
     return np.flatnonzero(low), np.flatnonzero(high), np.flatnonzero(~low & ~high & np.isfinite(found.bias))
+
+
+def few_sentence(analysis: Analysis) -> str:
+    """What a log of successes and failures with hardly a pull of some arm can show, and what no method can make of it.
+
+    By the intervals that hold whatever chose the arms.
+    """
+    pulls, safe = np.asarray(analysis.table.pulls), analysis.table.estimates.get("confidence_sequence")
+    few = np.flatnonzero((pulls > 0) & (pulls < FEW_PULLS))
+    if not len(few) or safe is None or not isinstance(analysis.family, Bernoulli):
+        return ""
+    lower, upper = np.asarray(safe.lower, np.float64), np.asarray(safe.upper, np.float64)
+    level = f"{100 * analysis.table.level:g}%"
+    known = [arm for arm in np.flatnonzero(pulls >= FEW_PULLS) if lower[arm] > 0]
+    can = [f"the mean of {quote(analysis.labels[arm])} is above {lower[arm]:.2f}" for arm in known[:MOST_NAMED]]
+    weakest = int(few[np.argmin(pulls[few])])
+    label = quote(analysis.labels[weakest])
+    cannot = (
+        f"{label} has {count_pulls(pulls[weakest])}, so that its mean may be anything from {lower[weakest]:.2f} to "
+        f"{upper[weakest]:.2f}, and one reward the other way would move its sample mean by {1 / pulls[weakest]:.2f}"
+    )
+    if known:
+        rival = known[int(np.argmax(pulls[known]))]
+        ends = lower[rival] - upper[weakest], upper[rival] - lower[weakest]
+        cannot += f"; a lead of {quote(analysis.labels[rival])} over it from {ends[0]:.2f} to {ends[1]:.2f} goes with this log"
+    shown = f"whatever chose the arms, {name_clauses(can)} ({level} each)" if can else "very little"
+    return (
+        f"What {count_pulls(pulls.sum())} can show: {shown}. What they cannot: {cannot}. More pulls of {label} would tell; "
+        "another method would not."
+    )
+
+
+def name_clauses(clauses: list[str]) -> str:
+    """Several clauses as one.
+
+    >>> name_clauses(["a is 1", "b is 2", "c is 3"])
+    'a is 1, b is 2 and c is 3'
+    """
+    return clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
 
 def doubt_sentence(analysis: Analysis) -> str:

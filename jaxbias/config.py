@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxbias.files import written_whole
-from jaxbias.naming import FIT, Allocation, FamilyName, Opening, PolicyName, Ties
+from jaxbias.naming import ESTIMATED, FIT, Allocation, FamilyName, Opening, PolicyName, Ties
 
 WORDS: dict[str, type[StrEnum]] = {"policy": PolicyName, "family": FamilyName, "ties": Ties, "opening": Opening}
 WORDS |= {"allocation": Allocation}
@@ -73,6 +73,8 @@ def _are_columns(value: Any) -> bool:
 def _number(name: str, value: Any, wrong: Any) -> Any:
     if value == FIT and name in FITTED:
         return value
+    if name == "sigma" and value in (*ESTIMATED, *([word] for word in ESTIMATED)):
+        return value if isinstance(value, list) else [value]
     parts: list[Any] = value if isinstance(value, list) and name in NUMBERS_PER_ARM else [value]
     if not parts or any(isinstance(part, bool) or not isinstance(part, int | float) for part in parts):
         raise wrong("a number" + (", or a list with one for each arm" if name in NUMBERS_PER_ARM else ""))

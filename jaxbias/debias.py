@@ -8,24 +8,25 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from jaxbias.advice import best_arm, recommend
+from jaxbias.advice import best_arm, recommend, sigma_sentence
 from jaxbias.analysis import Analysis
 from jaxbias.estimators import Comparison, compare
 from jaxbias.estimators.bias_at import ArmBias, bias_at
 from jaxbias.estimators.checks import check_history, check_level, check_log
 from jaxbias.estimators.compare import METHODS
-from jaxbias.estimators.naive import summarise
+from jaxbias.estimators.spread import check_spread, sigma_of_arm, spread_of
 from jaxbias.fit import check_fit
 from jaxbias.history import History
 from jaxbias.io import Log, read_log
 from jaxbias.policies import Policy, Thompson, check_policy
-from jaxbias.rewards import Bernoulli, Family, Normal
+from jaxbias.rewards import EACH, Bernoulli, Family, Normal, lacks_sigma
 from jaxbias.stopping import StoppingRule
 from jaxbias.tuning import fit_settings
 
 LONGEST = 2**20  # steps of a log that is simulated over and over: minutes; beyond, hours
 SIMULATES = ("conditional_mle", "mean_matching")
 INTEGRALS = 2**16  # steps x arms^2 for which Thompson's conditional likelihood is integrated unasked: a minute; beyond, many
+BETA_INTEGRALS = 2**14  # likewise for BetaThompson, which integrates for every particle
 BIAS_STEPS = 2**28  # steps x arms x trials for the estimated bias: a few seconds
 BIAS_TRIALS = (2**11, 2**14)  # at least, at most: a Monte Carlo error of a fiftieth to a hundredth of a sample mean's spread
 
@@ -52,8 +53,8 @@ def debias(
         key: a `jax.random.key`.
         log: a `Log`, or what `read_log` reads: a pandas data frame, the name of a file, an open one.
         policy: how the arms were chosen; None where it is not known.
-        family: what the rewards are. Without it, Bernoulli where every reward is 0 or 1, else Normal; where its sigma is None,
-            the standard deviation within the arms of the log.
+        family: what the rewards are. Without it, Bernoulli where every reward is 0 or 1, else Normal; where its sigma is None
+            (one for all arms) or "each" (one for each), it is estimated.
         methods: names of the estimators to try; without it all, but for `data_splitting` where no rewards were held out, and
             `batched_ols` where there are no batches.
         level: of the intervals.
@@ -119,6 +120,8 @@ def _analyse(
     if policy is not None:
         check_policy(policy, history.num_arms)
     check_log(history, family, level)
+    if lacks_sigma(family):
+        check_spread(check_history(history), family)
     fit_key, table_key, bias_key = (jax.random.fold_in(key, purpose) for purpose in range(3))
     fitted, found = {}, None
     if policy is not None:
@@ -129,6 +132,9 @@ def _analyse(
     table = _compare(table_key, log, policy, family, methods, level, ending, tell)
     recommended = recommend(table, policy, found, log.labels)
     estimate = table.estimates[recommended.method]
+    if lacks_sigma(family):
+        assumed = (*assumed, sigma_sentence(table, recommended.method, family, log.labels, _within(history, family)))
+        family = Normal(sigma=_estimated(estimate, _within(history, family)))
     warnings = (*log.notes, *assumed)
     sound = policy is None or (recommended.corrects and found is not None and found.fits)
     return Analysis(
@@ -147,31 +153,28 @@ def _analyse(
 
 
 def _family_of(history: History, policy: Any, family: Any) -> tuple[Any, tuple[str, ...]]:
-    """The family with nothing left open, and what was assumed."""
-    said = []
-    if family is None:
-        rewards = np.asarray(history.rewards)
-        if getattr(policy, "unit_rewards", False) or np.all((rewards == 0) | (rewards == 1)):
-            return Bernoulli(), ("The family was not given; every reward is 0 or 1, so Bernoulli.",)
-        family = Normal(sigma=None)
-        said.append("The family was not given; Normal was assumed.")
-    if isinstance(family, Normal) and family.sigma is None:
-        sigma = _sigma_of(history)
-        family = Normal(sigma=sigma)
-        said.append(f"sigma was not given; {sigma:.4g} is the standard deviation within arms, and is taken as known.")
-    return family, tuple(said)
+    """The family, with a sigma that may be left to estimate, and what was assumed."""
+    if family is not None:
+        return family, ()
+    rewards = np.asarray(history.rewards)
+    if getattr(policy, "unit_rewards", False) or np.all((rewards == 0) | (rewards == 1)):
+        return Bernoulli(), ("The family was not given; every reward is 0 or 1, so Bernoulli.",)
+    return Normal(sigma=None), ("The family was not given; Normal was assumed.",)
 
 
-def _sigma_of(history: History) -> float:
-    """The pooled standard deviation of the rewards within arms."""
-    summary = summarise(check_history(history))
-    freedom = np.maximum(np.asarray(summary.pulls) - 1, 0)
-    squares = np.nansum(np.square(np.asarray(summary.deviation)) * freedom)
-    if freedom.sum() == 0 or not 0 < squares < np.inf:
-        same = "every arm's rewards are all the same" if squares == 0 else "the rewards are too large to be squared"
-        what = "no arm was pulled twice" if freedom.sum() == 0 else same
-        raise ValueError(f"family.sigma is None and {what}; allowed: a standard deviation, where the log does not tell it")
-    return float(np.sqrt(squares / freedom.sum()))
+def _within(history: History, family: Any) -> Any:
+    """The standard deviation of the rewards within arms: a number, or one for each arm."""
+    checked = check_history(history)
+    spread = spread_of(checked, sigma_of_arm(family, history.num_arms))
+    sigma = np.exp(np.asarray(spread.log_sigma(spread.freedom)))
+    return sigma if family.sigma == EACH else float(sigma[0])
+
+
+def _estimated(estimate: Any, within: Any) -> Any:
+    """The sigma that the estimate found beside its means; where it looks for none, that within arms."""
+    found = np.asarray(estimate.diagnostics.get("sigma", np.nan), np.float64)
+    sigma = np.where(np.isnan(found), within, found)
+    return sigma if sigma.ndim else float(sigma)
 
 
 def _compare(
@@ -193,7 +196,8 @@ def _compare(
     methods = tuple(name for name in methods if name not in left_out)
     propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
     options: dict[str, Any] = dict(methods=methods, level=level, propensities=propensities, progress=tell, **ending._asdict())
-    table = compare(key, log.history, policy, family, **options)
+    scale = _within(log.history, family) if lacks_sigma(family) else None
+    table = compare(key, log.history, policy, family, scale=scale, **options)
     return dataclasses.replace(table, reasons={**table.reasons, **left_out})
 
 
@@ -208,11 +212,14 @@ def _too_long(history: History, methods: Sequence[str]) -> dict[str, str]:
 
 def _too_slow(history: History, policy: Any) -> dict[str, str]:
     """What is left out unless it is asked for."""
-    looks = history.num_steps if history.batch_sizes is None else len(history.batch_sizes) * history.num_arms
-    work = looks * history.num_arms**2
-    if not isinstance(policy, Thompson) or history.num_arms < 3 or work <= INTEGRALS:  # two arms have a closed form
+    looks, name = history.num_steps, type(policy).__name__
+    if history.batch_sizes is not None and name == "Thompson":
+        looks = len(history.batch_sizes) * history.num_arms
+    work, closed_form = looks * history.num_arms**2, isinstance(policy, Thompson) and history.num_arms < 3
+    most = {"Thompson": INTEGRALS, "BetaThompson": BETA_INTEGRALS}.get(name, work)
+    if closed_form or work <= most:
         return {}
-    reason = f"steps x arms^2 is {work:,}; allowed with Thompson unless the method is asked for by name: {INTEGRALS:,}, a minute"
+    reason = f"steps x arms^2 is {work:,}; allowed with {name} unless the method is asked for by name: {most:,}, a minute"
     return {"conditional_mle": reason}
 
 

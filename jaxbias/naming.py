@@ -8,6 +8,7 @@ from typing import Any
 import jaxbias as jb
 
 FIT = "fit"  # in place of a number: to be estimated from the log
+ESTIMATED = {"estimate": None, "estimate-each": ["each"]}  # in place of a sigma: one from the log, or one for each arm
 
 
 class PolicyName(StrEnum):
@@ -31,6 +32,8 @@ class FamilyName(StrEnum):
 
     Normal = "normal"
     Bernoulli = "bernoulli"
+    Poisson = "poisson"
+    Exponential = "exponential"
 
 
 class Ties(StrEnum):
@@ -72,10 +75,10 @@ def build_family(policy: PolicyName | None, family: FamilyName | None, sigma: An
     unit_rewards = policy is not None and getattr(getattr(jb, policy.name), "unit_rewards", False)
     if family is None:
         family = FamilyName.Bernoulli if unit_rewards else FamilyName.Normal
-    if family is FamilyName.Normal and unit_rewards:
-        raise ValueError(f"--family is normal; allowed with {policy}: bernoulli")
-    if family is FamilyName.Bernoulli and sigma:
-        raise ValueError("--sigma is not an option of bernoulli rewards; allowed: none")
+    if family is not FamilyName.Bernoulli and unit_rewards:
+        raise ValueError(f"--family is {family}; allowed with {policy}: bernoulli")
+    if family is not FamilyName.Normal and sigma:
+        raise ValueError(f"--sigma is not an option of {family} rewards; allowed: none")
     settings = {"sigma": per_arm("--sigma", sigma, num_arms)} if sigma else {}
     return getattr(jb, family.name)(**settings)
 

@@ -21,7 +21,7 @@ from jaxbias.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias.history import ALLOCATIONS, History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.randomness import root_words, trial_words
-from jaxbias.rewards import Family, Normal, check_family
+from jaxbias.rewards import Family, Normal, check_family, check_sigma
 from jaxbias.settings import as_float, is_concrete
 from jaxbias.steps import Extras, Moment, Outcome, Plan, Problem, Progress, make_moments, part_of, run_trials, start_trials
 from jaxbias.stopping import StoppingRule, check_stop
@@ -215,6 +215,7 @@ def prepare(
         raise ValueError(f"mean is {mean.tolist()}; allowed: finite numbers")
     check_policy(policy, mean.shape[0])
     check_family(family, mean)
+    check_sigma(family, "a simulation")
     if getattr(policy, "unit_rewards", False) and isinstance(family, Normal):
         raise ValueError(f"family is {family}; allowed with {type(policy).__name__}: one with rewards from 0 to 1")
     longest = LONGEST[jnp.result_type(float).name]

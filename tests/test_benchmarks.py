@@ -217,6 +217,15 @@ def test_sizes_of_logs_that_are_not_allowed(cmle):
 
 
 @pytest.mark.slow
+def test_unknown_sigma(load, tmp_path, capsys):
+    path = tmp_path / "found.json"
+    load("sigma").main(["--trials=4", "--policy=Greedy, tau 0", f"--json={path}"])
+    rows = json.loads(path.read_text())["rows"]["Greedy, tau 0"]
+    assert [(row["method"], row["sigma"]) for row in rows] == [("mean_matching", name) for name in ("known", "one", "each")]
+    assert all(np.isfinite(row["bias"]["value"]) and 0 <= row["coverage"]["value"] <= 1 for row in rows)
+    assert "  mean_matching   one " in capsys.readouterr().out
+
+
 def test_mean_matching(matching, tmp_path, capsys):
     path = tmp_path / "found.json"
     matching.main(["--logs=3", "--steps=8", "--repeats=1", f"--json={path}"])
@@ -226,6 +235,19 @@ def test_mean_matching(matching, tmp_path, capsys):
     assert "ratio" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         matching.main(["--steps=5"])
+
+
+@pytest.mark.slow
+def test_rewards_that_are_not_normal(load, tmp_path, capsys, monkeypatch):
+    rewards, path = load("rewards"), tmp_path / "found.json"
+    monkeypatch.setattr(rewards, "STEPS", 12)
+    rewards.main(["--trials=3", "--steps=30", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert [row["method"] for row in found["rows"]] == ["conditional_mle", "mean_matching"] * 4
+    assert found["long"]["rounds"] >= 1
+    assert "coverage" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        rewards.main(["--trials=1"])
 
 
 @pytest.mark.slow

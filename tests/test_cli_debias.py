@@ -128,6 +128,39 @@ def test_the_ecmo_example_is_not_to_be_trusted(capsys):
     assert [(arm["arm"], arm["pulls"]) for arm in found["arms"]] == [("conventional", 1), ("ECMO", 11)]
     assert (found["trusted"], found["fit"]["fits"], found["best"]["clear"]) == (False, True, False)
     assert found["fit"]["log_prob"] == pytest.approx(np.log(1 / 26))
+    safe = [arm["estimates"]["confidence_sequence"] for arm in found["arms"]]
+    assert found["sentences"][-1].startswith(
+        f"What 12 pulls can show: whatever chose the arms, the mean of 'ECMO' is above {safe[1]['lower']:.2f} (95% each). What "
+        f"they cannot: 'conventional' has 1 pull, so that its mean may be anything from {safe[0]['lower']:.2f} to "
+        f"{safe[0]['upper']:.2f}, "
+        "and one reward the other way would move its sample mean by 1.00; a lead of 'ECMO' over it from "
+    )
+
+
+def test_a_log_in_batches_with_a_rule(capsys, tmp_path):
+    """Written by `simulate`, read by `debias`; what the log's settings say is what the call gets."""
+    log, mean = tmp_path / "log.csv", ["--mean", "1", "--mean", "0"]
+    words = ["--policy", "epsilon-greedy", "--stop-difference", "0.8", "--stop-first", "12"]
+    sizes = ["--steps", "40", "--trials", "100", "--batch-size", "4", "--allocation", "shares", "--log-trials", "1"]
+    assert run(capsys, "simulate", *words, *mean, *sizes, "--out", log)[0] == 0
+    rows = len(log.read_text().splitlines()) - 1
+    assert log.read_text().startswith("trial,step,arm,reward,batch,forced\n")
+    more = ["--sigma", "1", "--allocation", "shares", "--max-steps", "40", "--trial-column", ""]
+    found = run_json(capsys, "debias", log, *words, *more, "--save-config", tmp_path / "log.toml")
+    assert found["log"]["rows"] == rows
+    expected = jb.debias(
+        jax.random.key(0),
+        jb.read_log(log, columns={"trial": ""}),
+        jb.EpsilonGreedy(),
+        jb.Normal(sigma=1.0),
+        allocation="shares",
+        stop=jb.StopAtDifference(threshold=0.8, first=12),
+        num_steps=40,
+    )
+    assert [arm["estimates"]["mean_matching"]["mean"] for arm in found["arms"]] == expected.estimate.mean.tolist()
+    assert found["bias_trials"] == expected.bias.num_trials
+    again = run_json(capsys, "debias", log, "--config", tmp_path / "log.toml")
+    assert again["arms"] == found["arms"]
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["text", "gzip"])
@@ -218,7 +251,9 @@ BAD = {
     "debias log.csv --sigma 0": "--sigma is 0.0; allowed: a finite number above 0",
     "debias log.csv --sigma 1 --sigma 2 --sigma 3": "--sigma is given 3 times; allowed: once, or once for each of 2 arms",
     "debias log.csv --sigma estimate --sigma 1": "--sigma is 'estimate' and a number; allowed: one or the other",
-    "debias log.csv --sigma x": "Invalid value for '--sigma': 'x' is neither a number nor 'estimate'",
+    "debias log.csv --sigma 1 --sigma estimate-each": "--sigma is 'estimate-each' and a number; allowed: one or the other",
+    "debias log.csv --sigma x": "Invalid value for '--sigma': 'x' is neither a number nor 'estimate' nor 'estimate-each'",
+    "debias log.csv --sigma estimate-each --family bernoulli": "--sigma is not an option of bernoulli rewards; allowed: none",
     "debias log.csv --policy greedy": "--sigma is None and no arm was pulled twice; allowed: a standard deviation, where the log "
     "does not tell it",
     "debias log.csv --level 95 --sigma 1": "--level is 95.0; allowed: a number above 0 and below 1",
@@ -235,6 +270,13 @@ BAD = {
     "debias log.csv --report pipe": "--report is 'pipe'; allowed: a file in a folder that exists and can be written to",
     "debias log.csv --save-config pipe": "--save-config is 'pipe'; allowed: a file in a folder that exists and can be written to",
     "debias ": "LOG is empty; allowed: a path, or - for standard input",
+    "debias log.csv --sigma 1 --max-steps 99": "--max-steps is 99; allowed: 2, the rows of the log, or more, and only with "
+    "--stop-difference or --stop-mean",
+    "debias log.csv --sigma 1 --stop-first 9": "--stop-first is given without a rule; allowed: with --stop-difference or "
+    "--stop-mean",
+    "debias log.csv --sigma 1 --stop-mean 1 --stop-arm nope": "--stop-arm is 'nope'; allowed: a, b",
+    "debias log.csv --sigma 1 --allocation shares": "--allocation is 'shares' and the log has no batches; allowed: a log with a "
+    "column 'batch'",
     "simulate --tau fit": "--tau is 'fit'; allowed: a number (only debias has a log to fit it to)",
 }
 
@@ -306,8 +348,8 @@ def test_a_config_is_saved_read_and_overruled(capsys, tmp_path):
     ("text", "message"),
     [
         ("policy = 'nope'", 'policy is "nope"; allowed: greedy, epsilon-greedy, lil-ucb, ucb1, thompson, beta-thompson, '
-         "play-the-winner, exp3, uniform"),
-        ("policies = 1", "policies is not a setting; allowed: added, arms, balls, beta, columns, decimal, delta, "),
+         "exploration-sampling, beta-exploration-sampling, play-the-winner, exp3, uniform"),
+        ("policies = 1", "policies is not a setting; allowed: added, allocation, arms, balls, beta, columns, decimal, delta, "),
         ("tau = true", "tau is true; allowed: a number"),
         ("tau = [1.0]", "tau is [1.0]; allowed: a number"),
         ("sigma = []", "sigma is []; allowed: a number, or a list with one for each arm"),
@@ -427,3 +469,18 @@ def test_a_cache_that_cannot_be_made_is_done_without(monkeypatch, tmp_path):
 
 def test_numbers_have_as_many_digits_as_they_deserve(capsys):
     assert report.to_json({"a": float("nan"), "b": np.array([1.0, np.inf])}) == '{"a": null, "b": [1.0, null]}'
+
+
+@pytest.mark.parametrize("words", [[], ["--sigma", "estimate"], ["--sigma", "estimate-each"]], ids=["not given", "one", "each"])
+def test_sigma_is_estimated(capsys, tmp_path, words):
+    """And a file of settings that says so is read back."""
+    saved = tmp_path / "saved.toml"
+    words = ["debias", EXAMPLE, "--policy", "lil-ucb", "--tau", 0.2, "--method", "mean_matching", *words]
+    code, out, err = run(capsys, *words, "--json", "--save-config", saved)
+    found = json.loads(out)
+    assert code == 0
+    assert "mean_matching estimated it together with the means: " in err
+    sigma = found["settings"]["sigma"]
+    assert len(sigma) == 3 if "estimate-each" in words else 1 < sigma < 2
+    again = run_json(capsys, "debias", EXAMPLE, "--method", "mean_matching", "--config", saved)
+    assert again["settings"]["sigma"] == sigma

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import jaxbias as jb
 from jaxbias import advice
@@ -150,15 +151,50 @@ def test_an_arm_that_was_never_pulled():
     assert advice.doubt_sentence(found) == "Not to be believed: 'D' (never pulled)."
 
 
-def test_sigma_is_that_within_the_arms():
+def within_arms(frame):
+    squares = sum(((group - group.mean()) ** 2).sum() for _, group in frame.groupby("arm").reward)
+    return np.sqrt(squares / (len(frame) - frame.arm.nunique()))
+
+
+def test_sigma_is_estimated_with_the_means():
     frame = log_of(num_steps=100)
     found = quick(frame, family=None)
-    within = np.sqrt(sum(((group - group.mean()) ** 2).sum() for _, group in frame.groupby("arm").reward) / (100 - 3))
-    assert found.family.sigma == pytest.approx(within, rel=1e-6)
+    figures = found.estimate.diagnostics
+    assert (found.recommended.method, found.family.sigma) == ("mean_matching", float(figures["sigma"]))
+    assert found.family.sigma == pytest.approx(within_arms(frame), rel=0.05)
+    ratio = np.exp(stats.t(97).ppf(0.975) * float(figures["sigma_stderr"]) / found.family.sigma)
+    sigma, low, high = (f"{found.family.sigma * factor:.4g}" for factor in (1, 1 / ratio, ratio))
     assert found.warnings == (
         "The family was not given; Normal was assumed.",
-        f"sigma was not given; {within:.4g} is the standard deviation within arms, and is taken as known.",
+        f"sigma was not given; mean_matching estimated it together with the means: {sigma} [{low}, {high}].",
     )
+    sequence = found.table.estimates["confidence_sequence"]
+    with jax.enable_x64(True):
+        known = jb.confidence_sequence(found.log.history, jb.Normal(sigma=within_arms(frame)))
+    np.testing.assert_allclose(sequence.upper, known.upper, rtol=1e-6)
+    margin = stats.t(97).ppf(0.975) * found.best.stderr
+    assert found.best.upper - found.best.margin == pytest.approx(margin, rel=1e-6)
+
+
+def test_a_sigma_that_no_method_looks_for_is_that_within_arms():
+    frame = log_of(num_steps=100)
+    found = quick(frame, policy=None, family=jb.Normal(sigma=None))
+    assert found.family.sigma == pytest.approx(within_arms(frame), rel=1e-6)
+    says = f"sigma was not given; {within_arms(frame):.4g} is the standard deviation within arms"
+    assert found.warnings == (f"{says}, which confidence_sequence takes as known.",)
+
+
+def test_one_sigma_for_each_arm():
+    found = quick(log_of(num_steps=100), family=jb.Normal(sigma="each"), arms=["A", "B", "C", "D"])
+    assert found.family.sigma.shape == (4,)
+    np.testing.assert_array_equal(found.family.sigma[:3], found.estimate.diagnostics["sigma"][:3])
+    assert np.isnan(found.estimate.diagnostics["sigma"][3])  # never pulled: for a simulation, that of all arms together
+    assert np.isfinite(found.family.sigma).all()
+    assert found.warnings[0].startswith(
+        "sigma was not given, and each arm has its own; mean_matching estimated it together with "
+    )
+    assert f"{found.family.sigma[1]:.4g} [" in found.warnings[0]
+    assert found.trusted
 
 
 def test_rewards_of_0_and_1_are_bernoulli():
@@ -239,6 +275,9 @@ def test_what_would_take_many_minutes_is_left_out_unless_asked_for(monkeypatch):
     reason = "steps x arms^2 is 360; allowed with Thompson unless the method is asked for by name: 359, a minute"
     assert room._too_slow(history, jb.Thompson()) == {"conditional_mle": reason}
     assert room._too_slow(history, jb.LilUCB()) == {}
+    assert room._too_slow(history, jb.BetaThompson()) == {}
+    monkeypatch.setattr(room, "BETA_INTEGRALS", 300)
+    assert "allowed with BetaThompson" in room._too_slow(history, jb.BetaThompson())["conditional_mle"]
     assert quick(frame_of(history), jb.Thompson(), methods=None).table.reasons == {"conditional_mle": reason}
     asked = quick(frame_of(history), jb.Thompson(), methods=["sample_mean", "conditional_mle"])
     assert asked.table.reasons == {}

@@ -28,6 +28,7 @@ from jaxbias.config import COLUMNS, read_config, write_config
 from jaxbias.examples import DEFAULT, list_examples, load_example
 from jaxbias.files import PLACE, can_be_written
 from jaxbias.naming import (
+    ESTIMATED,
     FIT,
     Allocation,
     FamilyName,
@@ -40,7 +41,7 @@ from jaxbias.naming import (
 )
 
 NOT_TRUSTED = 1  # exit code: estimated, but not to be trusted
-ESTIMATE = "estimate"  # in place of a number: the log's own
+ESTIMATE = "estimate"  # in place of a sigma: as without one
 
 
 class Method(StrEnum):
@@ -58,9 +59,10 @@ class Method(StrEnum):
 
 def _number_or_estimate(text: str) -> Any:
     try:
-        return text if text == ESTIMATE else float(text)
+        return text if text in ESTIMATED else float(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is neither a number nor '{ESTIMATE}'") from error
+        words = " nor ".join(repr(word) for word in ESTIMATED)
+        raise typer.BadParameter(f"{text!r} is neither a number nor {words}") from error
 
 
 def _of_log(text: str, *names: str, **options: Any) -> Any:
@@ -75,9 +77,10 @@ Example = Annotated[str | None, typer.Option(help="A log that comes with jaxbias
 SigmaOrEstimate = Annotated[
     list[Any] | None,
     typer.Option(
-        help="Standard deviation of normal rewards; once, or once for each arm (that within the arms of the log).",
+        help="Standard deviation of normal rewards; once, or once for each arm. estimate (as without it): one from the log; "
+        "estimate-each: one for each arm.",
         parser=_number_or_estimate,
-        metavar="FLOAT|estimate",
+        metavar="FLOAT|estimate|estimate-each",
         show_default=False,
     ),
 ]
@@ -176,14 +179,15 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
     """The call that the settings say."""
     name, num_arms = settings.get("policy"), log.history.num_arms
     of_policy = {setting: settings[setting] for setting in POLICY_SETTINGS if setting in settings}
-    sigma = settings.get("sigma")
-    sigma = None if sigma in (None, [ESTIMATE]) else sigma
-    if sigma is not None and ESTIMATE in sigma:
-        raise ValueError(f"--sigma is {ESTIMATE!r} and a number; allowed: one or the other")
+    sigma = settings.get("sigma") or [ESTIMATE]
+    for word in ESTIMATED:
+        if word in sigma and len(sigma) > 1:
+            raise ValueError(f"--sigma is {word!r} and a number; allowed: one or the other")
+    known = None if isinstance(sigma[0], str) else sigma
     if name is None and of_policy:
         raise ValueError(f"--{next(iter(of_policy))} is given without --policy; allowed: both")
-    if name in (PolicyName.Thompson, PolicyName.ExplorationSampling) and sigma:
-        of_policy = {"policy_sigma": sigma, **of_policy}
+    if name in (PolicyName.Thompson, PolicyName.ExplorationSampling) and known:
+        of_policy = {"policy_sigma": known, **of_policy}
     policy = None if name is None else build_policy(name, of_policy, num_arms)
     if of_policy.get("epsilon") == FIT and name is not PolicyName.EpsilonGreedy:
         raise ValueError(f"--epsilon is 'fit' and --policy is {name}; allowed: fit of --tau, or of --epsilon with epsilon-greedy")
@@ -191,17 +195,26 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, tell: Any) -> Any:
         make_key(seed),
         log,
         policy,
-        _family(settings, sigma, num_arms),
+        _family(settings, ESTIMATED.get(sigma[0], sigma), num_arms),
         level=settings.get("level", 0.95),
         fit=[setting for setting, value in of_policy.items() if value == FIT],
         opening=settings.get("opening", "forced"),
-        allocation=settings.get("allocation", "independent"),
-        stop=build_stop({name: settings[name] for name in STOP_SETTINGS if name in settings}, log.labels),
-        num_steps=int(settings["max_steps"]) if "max_steps" in settings else None,
+        allocation=str(settings.get("allocation", "independent")),  # pyright: ignore  (a word of Allocation)
+        **_ending(settings, log),
         progress=tell,
         methods=[str(method) for method in settings["method"]] if "method" in settings else None,
     )
     return dataclasses.replace(analysis, seed=seed)
+
+
+def _ending(settings: dict[str, Any], log: Any) -> dict[str, Any]:
+    """The rule that could stop the experiment, and how many rows it could have had."""
+    rule = build_stop({name: settings[name] for name in STOP_SETTINGS if name in settings}, log.labels)
+    rows, most = log.history.num_steps, settings.get("max_steps")
+    if most is not None and (rule is None or most < rows):
+        allowed = f"{rows}, the rows of the log, or more, and only with --stop-difference or --stop-mean"
+        raise ValueError(f"--max-steps is {most:g}; allowed: {allowed}")
+    return {"stop": rule, "num_steps": most and int(most)}
 
 
 def _family(settings: dict[str, Any], sigma: Any, num_arms: int) -> Any:

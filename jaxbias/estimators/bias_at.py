@@ -17,7 +17,7 @@ from jaxbias.estimators.matching import Schedule, average_pulled, make_schedule,
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.randomness import root_words, trial_words
-from jaxbias.rewards import Family, check_family
+from jaxbias.rewards import Family, check_family, check_sigma
 from jaxbias.settings import as_float
 from jaxbias.stopping import StoppingRule, check_stop
 
@@ -63,6 +63,7 @@ def bias_at(
     check_policy(policy, history.num_arms)
     history, mean = check_history(history), as_float(mean)
     check_family(family, jnp.where(jnp.isnan(mean), 0.5, mean))
+    check_sigma(family, "a simulation")
     if num_trials < 2:
         raise ValueError(f"num_trials is {num_trials}; allowed: 2 or more")
     kept, chunks = _kept_arms(history, mean), -(-num_trials // AT_ONCE)

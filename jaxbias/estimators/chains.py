@@ -40,9 +40,19 @@ def start_chains(log: Log, num_chains: int) -> Chains:
 
 
 def sample_chains(
-    key: PRNGKeyArray, policy: Policy, family: Normal, log: Log, mean: Float[Array, " arms"], chains: Chains, sampler: Sampler
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Normal,
+    log: Log,
+    mean: Float[Array, " arms"],
+    chains: Chains,
+    sampler: Sampler,
+    squares: bool = False,
 ) -> tuple[Draws, Chains]:
-    """Every chain goes on, at these means; a draw is the summed rewards of each arm, a group is a chain."""
+    """Every chain goes on, at these means; a draw is the summed rewards of each arm, a group is a chain.
+
+    With `squares`, each arm's sum of squares around its mean is a statistic too.
+    """
     num_chains, num_arms = chains.rewards.shape[0], mean.shape[0]
     scale = jnp.broadcast_to(jnp.asarray(family.sigma, mean.dtype), mean.shape)[log.arms]
 
@@ -54,6 +64,9 @@ def sample_chains(
         samples, info = sample_chain(key, density, start, sampler, mean, scale=scale)
         off = samples - log.rewards[None]
         total = jnp.zeros((num_arms, off.shape[0]), off.dtype).at[log.arms].add(off.T)
+        if squares:
+            change = off * (off + 2 * (log.rewards - mean[log.arms])[None])
+            total = jnp.concatenate([total, jnp.zeros_like(total).at[log.arms].add(change.T)])
         return total, samples[-1], info
 
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))

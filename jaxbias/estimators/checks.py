@@ -12,7 +12,7 @@ from jaxbias.estimators.batches import by_trial
 from jaxbias.history import ALLOCATIONS, History, cut
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy
-from jaxbias.rewards import Family, Normal, at_arm, check_family
+from jaxbias.rewards import Family, at_arm, check_family, lacks_sigma
 from jaxbias.settings import as_float, is_concrete
 
 INSIDE = 0.5  # a mean that every family allows
@@ -78,9 +78,9 @@ def _check_batches(history: History, num_steps: int) -> None:
 
 
 def check_rewards(history: History, family: Family, field: str = "rewards") -> None:
-    """Refuses a reward, or a held-out one, that the family cannot give."""
+    """Refuses a reward, or a held-out one, that the family cannot give; one without a sigma yet gives any."""
     rewards = getattr(history, field)
-    if is_concrete((rewards, family)):
+    if is_concrete((rewards, family)) and not lacks_sigma(family):
         log_prob = _reward_log_probs(family, dataclasses.replace(history, rewards=rewards))
         name = type(family).__name__
         refuse(~np.isfinite(log_prob), rewards, "history." + field + " is {value} at {where}, which " + name + " cannot give")
@@ -92,8 +92,7 @@ def check_log(history: History, family: Family | None, level: float) -> History:
     checked = check_history(history)
     if family is not None:
         check_family(family, np.full(history.num_arms, INSIDE))
-        if not _without_sigma(family):
-            check_rewards(checked, family)
+        check_rewards(checked, family)
     return checked
 
 
@@ -116,12 +115,8 @@ def check_held_out(history: History, family: Family | None) -> None:
     if is_concrete(history.held_out):
         wrong = ~np.isfinite(history.held_out)
         refuse(wrong, history.held_out, "history.held_out is {value} at {where}; allowed: finite numbers")
-    if family is not None and not _without_sigma(family):
+    if family is not None:
         check_rewards(history, family, "held_out")
-
-
-def _without_sigma(family: Family) -> bool:
-    return isinstance(family, Normal) and family.sigma is None
 
 
 @compiled

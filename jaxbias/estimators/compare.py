@@ -39,6 +39,7 @@ class Question(NamedTuple):
     propensities: Any
     stop: Any = None
     num_steps: int | None = None
+    scale: Any = None
 
 
 def _to_the_end(ask: Question) -> History:
@@ -63,7 +64,7 @@ METHODS: dict[str, Callable[[Question], Estimate]] = {
         ask.key, ask.history, _known(ask), ask.family, level=ask.level, stop=ask.stop, num_steps=ask.num_steps
     ),
     "batched_ols": lambda ask: batched_ols(_to_the_end(ask), ask.family, level=ask.level),
-    "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level),
+    "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level, scale=ask.scale),
 }
 
 
@@ -138,6 +139,7 @@ def compare(
     propensities: ArrayLike | None = None,
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
+    scale: ArrayLike | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
@@ -152,6 +154,7 @@ def compare(
         propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
+        scale: of the rewards, for `confidence_sequence`, where the family does not say it.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -173,7 +176,8 @@ def compare(
             progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            estimates[name] = METHODS[name](Question(own_key, history, policy, family, level, propensities, stop, num_steps))
+            asked = Question(own_key, history, policy, family, level, propensities, stop, num_steps, scale)
+            estimates[name] = METHODS[name](asked)
         except ValueError as error:
             reasons[name] = str(error)
     if not estimates:

@@ -13,6 +13,7 @@ from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, by_trial, split_into_batches
 from jaxbias.estimators.chains import ChainSummary
 from jaxbias.estimators.checks import (
+    INSIDE,
     check_history,
     check_level,
     check_rewards,
@@ -22,14 +23,17 @@ from jaxbias.estimators.checks import (
     is_random,
     refuse,
 )
+from jaxbias.estimators.conditional_sigma import fit_with_sigma, without_sigma
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.gaussian import Log, condense, laplace, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
+from jaxbias.estimators.one_parameter import OneParameterFit, fit_one_parameter
+from jaxbias.estimators.spread import check_spread
 from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import Policy, check_policy, keeps_statistics
-from jaxbias.rewards import Family, Normal, check_family
+from jaxbias.rewards import Family, Normal, check_family, has_natural, lacks_sigma
 from jaxbias.sampling import Sampler
 from jaxbias.settings import check_settings, is_concrete
 
@@ -62,12 +66,14 @@ def conditional_mle(
         key: a `jax.random.key`.
         history: one trial or a batch of them.
         policy: how the arms were chosen; its choices must have been random (tau > 0, or random by nature).
-        family: what the rewards are: `Normal` with its sigma.
+        family: what the rewards are: `Normal` with its sigma, or without it (None, or "each") to have it estimated too;
+            `Bernoulli`, `Poisson` or `Exponential`.
         solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
         level: of the intervals.
         given_draws: condition on the posterior draws that Thompson sampling recorded in `history.draws`, as the paper does;
             otherwise they are integrated out, which needs no record of them.
-        num_paths: paths drawn at each mean vector; the Monte Carlo error falls with their square root.
+        num_paths: paths drawn at each mean vector; the Monte Carlo error falls with their square root. For rewards that are not
+            Normal four times as many particles; none where the recursion over the successes of Bernoulli rewards is exact.
         max_rounds: how often they are drawn, at most.
         sampler: of the chains that replace the paths, where the policy looks at more than pulls and sums, or where it is given.
         num_chains: how many of them.
@@ -77,8 +83,11 @@ def conditional_mle(
         An `Estimate`. Diagnostics of "newton": `status` of each mean, the number of a line of `jaxbias.STATUS`;
         `covariance` of the means, (arms, arms); `monte_carlo_error` of each mean, `effective_draws`, `rounds`, `last_move`, and
         `log_normaliser`, the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and
-        `nan_energies`. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`,
-        `nan_energies`, and the `path` of the iterates where it was asked for.
+        `nan_energies`; where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of
+        `freedom` of the intervals, one or one for each arm. Where an arm had no success, or no failure, its estimate is at the
+        end of the range, with an interval on one side and a status that says so; it has converged, and so may the others. Of
+        "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`, `divergences`, `nan_energies`, and their
+        `path` where it was asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
@@ -98,9 +107,15 @@ def conditional_mle(
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
     pairs = (num_paths + 1) // 2
+    if not isinstance(family, Normal):
+        estimate = _from_one_parameter(fit_one_parameter(policy, family, keys, batch, level, num_paths, max_rounds), level)
+        return jax.tree.map(lambda leaf: leaf[0], estimate) if single else estimate
     if sampler is None and not keeps_statistics(policy):
         sampler = Sampler()
-    if solver == "newton" and sampler is None:
+    if lacks_sigma(family):
+        sizes = dict(pairs=pairs, num_chains=num_chains, max_rounds=max_rounds)
+        estimate = _fit_sigma(policy, family, keys, batch, sampler, sizes, level)
+    elif solver == "newton" and sampler is None:
         estimate = _from_newton(_fit_paths(policy, family, keys, batch, pairs, max_rounds), level)
     elif solver == "newton" and sampler is not None:
         estimate = _from_newton(_fit_chains(policy, family, keys, batch, sampler, num_chains, max_rounds), level)
@@ -130,6 +145,18 @@ def _fit_chains(
     batches = split_into_batches(at_once, (keys, history, policy, family))
     sizes = dict(num_chains=num_chains, max_rounds=max_rounds)
     return batches.collect(_chains_batch(policy, family, keys, history, sampler, batches=batches, **sizes))
+
+
+def _fit_sigma(
+    policy: Policy, family: Any, keys: Any, history: History, sampler: Sampler | None, sizes: dict[str, int], level: float
+) -> Estimate:
+    """Means and sigma together, as many trials at once as their paths or chains allow."""
+    at_once = PATHS_AT_ONCE // (2 * sizes["pairs"])
+    if sampler is not None:
+        at_once = CHAIN_NUMBERS_AT_ONCE // (sizes["num_chains"] * sampler.num_samples * history.num_steps)
+    batches = split_into_batches(at_once, (keys, history, policy, family))
+    fit, spread = batches.collect(fit_with_sigma(policy, family, keys, history, sampler, batches=batches, **sizes))
+    return without_sigma(_from_newton(fit, level), spread, family, history.num_arms, level)
 
 
 @partial(compiled, static=("batches",))
@@ -264,6 +291,15 @@ def _from_newton(fit: NewtonFit, level: float) -> Estimate:
     return wald("conditional_mle", fit.mean, stderr, level, status == 0, diagnostics)
 
 
+def _from_one_parameter(fit: OneParameterFit, level: float) -> Estimate:
+    """With the intervals that were found. An estimate at the end of the range is believed, and its status says where it is."""
+    estimate = _from_newton(fit.newton, level)
+    edge = status_of("at the edge of what the family allows")
+    status = jnp.where(fit.at_edge & estimate.converged, edge, estimate.diagnostics["status"])
+    diagnostics = {**estimate.diagnostics, "status": status}
+    return dataclasses.replace(estimate, lower=fit.ends[..., 0], upper=fit.ends[..., 1], diagnostics=diagnostics)
+
+
 def _apart(chains: ChainSummary) -> Bool[Array, " trials"]:
     return ~(chains.r_hat < LARGEST_R_HAT)
 
@@ -274,12 +310,18 @@ def _prepare(history: History, policy: Policy, family: Family, solver: str, leve
         raise ValueError(f"solver is {solver!r}; allowed: 'newton' or 'contrastive_divergence'")
     check_level(level)
     check_policy(policy, history.num_arms)
-    check_family(family, np.zeros(history.num_arms))
-    if not isinstance(family, Normal):
-        raise ValueError(f"family is {family}; allowed: Normal, whose rewards have a density that can be followed")
+    check_family(family, np.full(history.num_arms, INSIDE))
+    if not isinstance(family, Normal) and not has_natural(family):
+        raise ValueError(f"family is {family}; allowed: Normal, Bernoulli, Poisson and Exponential, or one with their methods")
+    if not isinstance(family, Normal) and solver != "newton":
+        raise ValueError(f"solver is {solver!r} and family is {family}; allowed with it: Normal; with this family: 'newton'")
     checked = dataclasses.replace(check_history(history), held_out=None)
     check_whole(checked, "conditional_mle")
     check_rewards(checked, family)
+    if lacks_sigma(family):
+        if solver != "newton":
+            raise ValueError(f"solver is {solver!r} and family.sigma is {family.sigma!r}; allowed without a sigma: 'newton'")
+        check_spread(checked, family)
     check_unit_rewards(checked, policy)
     if checked.allocation == "shares":
         raise ValueError(

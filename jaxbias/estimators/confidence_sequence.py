@@ -17,7 +17,7 @@ from jaxbias.estimators.naive import mean_range, naive_stderr, summarise
 from jaxbias.history import History
 from jaxbias.likelihood import statistics_before
 from jaxbias.policies import ArmStatistics
-from jaxbias.rewards import Bernoulli, Family, Normal
+from jaxbias.rewards import Bernoulli, Family, Normal, lacks_sigma
 from jaxbias.settings import POSITIVE, is_concrete
 
 NEWTON_STEPS = 50  # of a convex equation in one unknown: a handful are enough
@@ -85,7 +85,7 @@ def confidence_sequence(
 
 def _scale(history: History, family: Family | None, scale: ArrayLike | None) -> Float[Array, " arms"]:
     """The sub-Gaussian scale of each arm's rewards."""
-    if scale is None and isinstance(family, Normal) and family.sigma is not None:
+    if scale is None and isinstance(family, Normal) and not lacks_sigma(family):
         scale = family.sigma
     if scale is None and isinstance(family, Bernoulli):
         scale = HALF_RANGE

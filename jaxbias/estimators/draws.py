@@ -1,7 +1,8 @@
 """Weighted draws of the summed rewards given the arms, and their moments, also at other means than those of the draws.
 
 Given the arms, Normal rewards of known sigma are an exponential family in the means: at means that differ by `tilt` x sigma^2
-each draw counts exp(tilt . sums) times as much. So one set of draws serves every mean vector near its own.
+each draw counts exp(tilt . sums) times as much. So one set of draws serves every mean vector near its own. Where sigma is not
+known, the sums of squares are statistics too, and one set of draws serves every mean and sigma near its own.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ class Draws(NamedTuple):
     """Draws in groups: draws of different groups at the same place are independent (pairs of paths, or chains).
 
     Fields:
-        total: the summed rewards of each arm, less those of the log.
+        total: the statistics, such as the summed rewards of each arm, less those of the log.
         log_weight: of each draw.
         constant: what to add to the logarithm of the mean weight for the log-probability of the arms.
         known: the covariance of the distribution drawn from, less that of the draws; zero where it is not known.
@@ -60,6 +61,18 @@ def with_covariance(draws: Draws, mean: Float[Array, " arms"], covariance: Float
     around = (draws.total - mean[:, None, None]).reshape(mean.shape[0], -1)
     known = covariance - (around / around.shape[1]) @ around.T
     return draws._replace(known=jnp.where(_effective(_shares(draws.log_weight)) > ENOUGH, known, 0))
+
+
+def with_squares(draws: Draws, squares: Float[Array, "arms members groups"], expected: Float[Array, " arms"]) -> Draws:
+    """Draws with a second statistic for each arm, whose expectation in the distribution drawn from is known: where the weights
+    are even, what the average of the draws is off it is taken off."""
+    off = jnp.where(_effective(_shares(draws.log_weight)) > ENOUGH, expected - jnp.mean(squares, axis=(1, 2)), 0)
+    return also(draws, squares + off[:, None, None])
+
+
+def also(draws: Draws, more: Float[Array, "more members groups"]) -> Draws:
+    """Draws with more statistics, of whose covariance nothing is known."""
+    return draws._replace(total=jnp.concatenate([draws.total, more]), known=jnp.pad(draws.known, (0, more.shape[0])))
 
 
 def expected_total(draws: Draws, tilt: Float[Array, " arms"]) -> Float[Array, " arms"]:

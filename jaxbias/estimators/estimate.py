@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
+
+from jaxbias.estimators.student import student_quantile
 
 STATUS = (
     "converged",
@@ -18,6 +20,7 @@ STATUS = (
     "the chains have not met: r_hat is above 1.05",
     "at the edge of what the family allows",
     "never pulled",
+    "pulled once, which does not tell its sigma",
 )
 
 
@@ -60,9 +63,13 @@ def wald(
     level: float,
     converged: Any,
     diagnostics: dict[str, Any],
+    freedom: Int[Array, "*trials arms"] | None = None,
 ) -> Estimate:
-    """An estimate with the interval mean -/+ z stderr."""
-    half = NormalDist().inv_cdf((1 + level) / 2) * stderr
+    """An estimate with the interval mean -/+ z stderr, or with t in place of z where it has degrees of freedom."""
+    if freedom is None:
+        half = NormalDist().inv_cdf((1 + level) / 2) * stderr
+    else:
+        half = student_quantile(level, freedom, stderr.dtype) * stderr
     return Estimate(
         method=method,
         mean=mean,

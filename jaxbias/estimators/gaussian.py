@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxbias.estimators.draws import Draws, make_draws, with_covariance
+from jaxbias.estimators.draws import Draws, make_draws, with_covariance, with_squares
 from jaxbias.history import seen_by_batch
 from jaxbias.likelihood import choices_made, log_prob_of_choices, over_steps, statistics_before
 from jaxbias.policies import ArmStatistics, Policy
@@ -183,11 +183,18 @@ def _smooth(log: Log, mean: Float[Array, " arms"], sigma: Float[Array, " arms"],
     return jax.lax.scan(body, start, (chosen, prior, drift, around.slope, around.curvature), reverse=True)[1]
 
 
-def _follow(log: Log, smoother: Smoother) -> tuple[Gaussian, Float[Array, " steps"]]:
-    """The forward pass: mean and covariance of the summed deviations, and the mean deviation of each reward."""
+class StepMoments(NamedTuple):
+    """Mean and variance of the deviation of each reward."""
+
+    mean: Float[Array, " steps"]
+    variance: Float[Array, " steps"]
+
+
+def _follow(log: Log, smoother: Smoother) -> tuple[Gaussian, StepMoments]:
+    """The forward pass: mean and covariance of the summed deviations, and the moments of each on its own."""
     num_arms, dtype = smoother.pull.shape[1], smoother.pull.dtype
 
-    def body(walk: Gaussian, step: Any) -> tuple[Gaussian, Array]:
+    def body(walk: Gaussian, step: Any) -> tuple[Gaussian, StepMoments]:
         arm, (push, pull, precision) = step
         change = (push - pull @ walk.mean) / precision
         carried = -(walk.covariance @ pull) / precision
@@ -196,7 +203,7 @@ def _follow(log: Log, smoother: Smoother) -> tuple[Gaussian, Float[Array, " step
         covariance = (
             walk.covariance + jnp.outer(chosen, carried) + jnp.outer(carried, chosen) + spread * jnp.outer(chosen, chosen)
         )
-        return Gaussian(mean=walk.mean + change * chosen, covariance=covariance), change
+        return Gaussian(mean=walk.mean + change * chosen, covariance=covariance), StepMoments(mean=change, variance=spread)
 
     start = Gaussian(mean=jnp.zeros(num_arms, dtype), covariance=jnp.zeros((num_arms, num_arms), dtype))
     return jax.lax.scan(body, start, (log.arms, smoother))
@@ -226,7 +233,7 @@ def _improve(policy: Policy, log: Log, sigma: Float[Array, " arms"], mean: Float
         prior = -jnp.square(_drift(log, mean, path)) / _variance(log, sigma) / 2
         return jnp.sum(prior + jax.vmap(log_prob_of_choices)(log.choices, log_probs))
 
-    walk, change = _follow(log, _smooth(log, mean, sigma, path, _quadratics(policy, log, path)))
+    walk, (change, _) = _follow(log, _smooth(log, mean, sigma, path, _quadratics(policy, log, path)))
     lengths = jnp.asarray((0.0, *STEP_LENGTHS), path.dtype)
     heights = jax.lax.map(lambda length: height(path + length * change), lengths)
     length = lengths[jnp.nanargmax(heights)]
@@ -283,36 +290,47 @@ def draw_paths(
     sigma: Float[Array, " arms"],
     path: Float[Array, " steps"],
     noise: Callable[[Int[Array, ""]], Float[Array, " pairs"]],
+    squares: bool = False,
 ) -> Draws:
     """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian.
 
     `noise` gives the standard normals of a step, which are made when they are needed: those of a long log fill the memory.
+    With `squares`, which asks for steps of one pull each, every arm's sum of squares around its mean is a statistic too.
     """
     around = _quadratics(policy, log, path)
     smoother = _smooth(log, mean, sigma, path, around)
     num_arms, prior, drift = mean.shape[0], 1 / _variance(log, sigma), _drift(log, mean, path)
+    seen = jnp.square(_drift(log, mean, log.rewards)) if squares else None
 
-    def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], None]:
-        deviation, log_weight = carry  # (arms, paths): paths next to each other in memory
-        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, number = step
+    def body(carry: tuple[Array, Array, Array | None], step: Any) -> tuple[tuple[Array, Array, Array | None], None]:
+        deviation, log_weight, square = carry  # (arms, paths): paths next to each other in memory
+        arm, choices, pulls, total, value, (push, pull, precision), prior, drift, number, seen = step
         made = _over_paths(policy, choices, pulls, total[:, None] + deviation)
         half = noise(number)
         drawn = jnp.concatenate([half, -half])
         change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + drawn * jax.lax.rsqrt(precision)
         log_weight = log_weight + (made - value) + jnp.square(drawn) / 2 - prior * change * (change / 2 - drift)
         chosen = jnp.arange(num_arms, dtype=arm.dtype) == arm
-        return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight), None
+        if square is not None:
+            square = square + jnp.where(chosen[:, None], (jnp.square(change - drift) - seen)[None], 0)
+        return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight, square), None
 
     numbers = jnp.arange(log.arms.shape[0])
     paths = 2 * jax.eval_shape(noise, numbers[0]).shape[0]
-    start = (jnp.zeros((num_arms, paths), path.dtype), jnp.zeros(paths, path.dtype))
+    nothing = jnp.zeros((num_arms, paths), path.dtype)
+    start = (nothing, jnp.zeros(paths, path.dtype), nothing if squares else None)
     total = _running(log.arms, path, num_arms)
-    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, numbers)
-    (deviation, log_weight), _ = jax.lax.scan(body, start, steps)
+    steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, numbers, seen)
+    (deviation, log_weight, square), _ = jax.lax.scan(body, start, steps)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
     drawn = make_draws(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)
-    drawn = with_covariance(drawn, *_follow(log, smoother)[0])
-    return drawn._replace(total=drawn.total + _off(log, path)[:, None, None])
+    walk, by_step = _follow(log, smoother)
+    drawn = with_covariance(drawn, *walk)
+    drawn = drawn._replace(total=drawn.total + _off(log, path)[:, None, None])
+    if square is None or seen is None:
+        return drawn
+    expected = jnp.square(by_step.mean - drift) + by_step.variance - seen
+    return with_squares(drawn, square.reshape(num_arms, 2, -1), jnp.zeros_like(mean).at[log.arms].add(expected))
 
 
 def _over_paths(

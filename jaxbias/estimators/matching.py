@@ -11,6 +11,7 @@ Where an arm may go without a pull (a log that forced no first pulls), all of it
 the log.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.history import History
-from jaxbias.policies import ArmStatistics, Policy
+from jaxbias.policies import ArmStatistics, Policy, sample_arm
 from jaxbias.randomness import root_words, trial_words
 from jaxbias.rewards import Family, at_arm
 from jaxbias.steps import ONE_BY_ONE, Plan, Problem, make_moments, run_trials, start_trials, statistics_of
@@ -115,25 +116,64 @@ class Scored(NamedTuple):
         return self.policy.update(state[0], arm, reward), state[1] + jnp.where(chosen, slope, 0)
 
 
+class Squared(NamedTuple):
+    """A policy that also keeps each arm's sum of ((reward - mean) / sigma)^2."""
+
+    policy: Any
+    mean: Float[Array, " arms"]
+    sigma: Float[Array, " arms"]
+
+    def init(self, num_arms: int) -> tuple[Any, Array]:
+        """The policy's state, and no squares."""
+        return self.policy.init(num_arms), jnp.zeros(num_arms, self.mean.dtype)
+
+    def log_probs(self, state: tuple[Any, Array]) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return self.policy.log_probs(state[0])
+
+    def sample(self, key: Any, state: tuple[Any, Array]) -> Int[Array, ""]:
+        """In the policy's own way."""
+        return sample_arm(key, self.policy, state[0])
+
+    def update(self, state: tuple[Any, Array], arm: Int[Array, ""], reward: Float[Array, ""]) -> tuple[Any, Array]:
+        """Adds the square to its arm's."""
+        chosen = jnp.arange(self.mean.shape[0], dtype=arm.dtype) == arm
+        square = jnp.square((reward - self.mean[arm]) / self.sigma[arm])
+        return self.policy.update(state[0], arm, reward), state[1] + jnp.where(chosen, square, 0)
+
+
 class Trials(NamedTuple):
     """What simulated trials gave."""
 
     sample_means: Float[Array, "trials arms"]  # 0 without a pull
     score: Float[Array, "trials arms"]
-    pulled: Bool[Array, "trials arms"]
+    pulls: Int[Array, "trials arms"]
+    squares: Float[Array, "trials arms"] | None = None  # as `Squared` keeps them
+
+    @property
+    def pulled(self) -> Bool[Array, "trials arms"]:
+        """Which arms were."""
+        return self.pulls > 0
 
 
-def simulate_means(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], schedule: Schedule) -> Trials:
-    """Sample means and scores of simulated trials."""
+def simulate_means(
+    words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], schedule: Schedule, squares: bool = False
+) -> Trials:
+    """Sample means and scores of simulated trials, and where they are asked for the squares of Normal rewards."""
     problem = Problem(policy=policy, family=family, mean=mean, stop=schedule.stop).for_steps(schedule.arms.shape[0])
-    variance = getattr(family, "variance", None)
-    if variance is None:
+    variance, squared = getattr(family, "variance", None), None
+    if variance is not None and squares:
+        sigma = jnp.sqrt(variance(mean))
+        problem = problem._replace(policy=Squared(policy=problem.policy, mean=mean, sigma=sigma))
+        (_, squared), statistics = _follow(problem, words, schedule)
+        score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / variance(mean)[None]
+    elif variance is None:
         problem = problem._replace(policy=Scored(policy=problem.policy, family=family, mean=mean))
         (_, score), statistics = _follow(problem, words, schedule)
     else:
         _, statistics = _follow(problem, words, schedule)
         score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / variance(mean)[None]
-    return Trials(sample_means=statistics.mean, score=score, pulled=statistics.pulls > 0)
+    return Trials(sample_means=statistics.mean, score=score, pulls=statistics.pulls, squares=squared)
 
 
 def _follow(problem: Problem, words: Array, schedule: Schedule) -> tuple[Any, ArmStatistics]:
@@ -154,8 +194,18 @@ def average_pulled(trials: Trials) -> tuple[Float[Array, " arms"], Float[Array, 
 
 def _simulate(words: Array, policy: Policy, family: Family, mean: Array, schedule: Schedule) -> Simulated:
     simulated = simulate_means(words, policy, family, mean, schedule)
-    score, trials = simulated.score, simulated.score.shape[0]
-    average, centred, share = average_pulled(simulated)
+    return summarise_trials(*average_pulled(simulated), simulated.score)
+
+
+def summarise_trials(
+    average: Float[Array, " figures"],
+    centred: Float[Array, "trials figures"],
+    share: Float[Array, " figures"],
+    score: Float[Array, "trials figures"],
+    is_fixed: Bool[Array, " figures"] | None = None,
+) -> Simulated:
+    """Figures of trials that have them, off their average; the score of the parameter that each is to tell, all but the fixed."""
+    trials = score.shape[0]
     off = jnp.mean(score, axis=0)
     centred_score = score - off[None]
     derivative = centred.T @ centred_score / (trials - 1) / share[:, None]
@@ -166,8 +216,12 @@ def _simulate(words: Array, policy: Policy, family: Family, mean: Array, schedul
     owed = jnp.where(share == 1, jnp.diag(derivative) / spread, 0)
     rest = centred - centred_score * owed[None]
     uncertain = jnp.diag(covariance)[:, None] * spread[None] / trials
-    identity = jnp.eye(mean.shape[0], dtype=mean.dtype)
+    identity = jnp.eye(average.shape[0], dtype=average.dtype)
     derivative = identity + (derivative - identity) * (USUAL_DEPARTURE**2 / (USUAL_DEPARTURE**2 + uncertain))
+    if is_fixed is not None:
+        either = is_fixed[:, None] | is_fixed[None]
+        derivative, covariance = jnp.where(either, identity, derivative), jnp.where(either, 0, covariance)
+        owed, rest = jnp.where(is_fixed, 0, owed), jnp.where(is_fixed[None], 0, rest)
     return Simulated(
         expected=average - owed * off,
         covariance=covariance,
@@ -193,8 +247,24 @@ def match(
     max_rounds: int,
 ) -> Match:
     """The solution for one log, from its sample means."""
+
+    def simulate(words: Array, mean: Array) -> Simulated:
+        return _simulate(words, policy, family, mean, schedule)
+
+    return search(key, simulate, observed, *_ends(family, schedule, observed), num_paths, max_rounds)
+
+
+def search(
+    key: PRNGKeyArray,
+    simulate: Callable[[Array, Array], Simulated],
+    observed: Float[Array, " figures"],
+    low: Any,
+    high: Any,
+    num_paths: int,
+    max_rounds: int,
+) -> Match:
+    """Where the simulated figures are on average the observed ones: with few trials first, then with many."""
     words = trial_words(root_words(key), jnp.uint32(0), num_paths)
-    low, high = _ends(family, schedule, observed)
     few = min(FEW, num_paths)
 
     def climb(size: int, close: float, rounds: int, begin: Match) -> Match:
@@ -204,8 +274,7 @@ def match(
             return (found.rounds < begin.rounds + rounds) & moving & jnp.all(jnp.isfinite(found.mean))
 
         def step(found: Match) -> Match:
-            simulated = _simulate(words[:, :size], policy, family, found.mean, schedule)
-            return _newton_step(found, simulated, observed, low, high, size)
+            return _newton_step(found, simulate(words[:, :size], found.mean), observed, low, high, size)
 
         return jax.lax.while_loop(going, step, begin)
 
@@ -215,14 +284,15 @@ def match(
 
 
 def _ends(family: Family, schedule: Schedule, observed: Array) -> tuple[Array, Array]:
-    """How far the means may go: to a share of one pull from the ends of what the family allows."""
+    """How far the means may go: to a share of one pull, or of a smaller mean, from the ends of what the family allows."""
     low, high = getattr(family, "mean_range", (-jnp.inf, jnp.inf))
     pulls = jnp.zeros(observed.shape, jnp.int32).at[schedule.arms].add(1).astype(observed.dtype)
     margin = EDGE / jnp.maximum(pulls, 1)
-    return low + margin, high - margin
+    above = jnp.where(observed > low, jnp.minimum(margin, EDGE * (observed - low)), margin)
+    return low + above, high - margin
 
 
-def _newton_step(found: Match, simulated: Simulated, observed: Array, low: Array, high: Array, trials: int) -> Match:
+def _newton_step(found: Match, simulated: Simulated, observed: Array, low: Any, high: Any, trials: int) -> Match:
     limit = LONGEST_STEP * jnp.sqrt(jnp.diag(simulated.covariance))
     step = jnp.clip(simulated.inverse @ (observed - simulated.expected), -limit, limit)
     mean = jnp.clip(found.mean + step, low, high)

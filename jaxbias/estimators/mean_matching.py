@@ -6,6 +6,7 @@ It needs the policy and no randomness in its choices. In group-sequential trials
 
 import dataclasses
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import jax
@@ -15,13 +16,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
+from jaxbias.estimators.bounded import EdgeInterval, edge_interval
 from jaxbias.estimators.checks import check_history, check_level, check_num_steps, check_rewards, check_unit_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
 from jaxbias.estimators.matching import Match, invert, make_schedule, match, of_arms
+from jaxbias.estimators.matching_sigma import match_with_sigma
 from jaxbias.estimators.naive import clip_to_family
+from jaxbias.estimators.spread import Spread, check_spread, first_doubt, sigma_figures, sigma_of_arm, spread_of
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
-from jaxbias.rewards import Family, check_family
+from jaxbias.rewards import Family, check_family, lacks_sigma
 from jaxbias.settings import is_concrete
 from jaxbias.stopping import StoppingRule, check_stop
 
@@ -48,7 +52,7 @@ def mean_matching(
         key: a `jax.random.key`.
         history: one log or a batch of them.
         policy: how the arms were chosen, with any noise or none.
-        family: what the rewards are.
+        family: what the rewards are; a `Normal` without its sigma (None, or "each") to have it estimated too.
         level: of the intervals.
         num_paths: trials simulated at each mean vector once the search is near; the Monte Carlo error falls with their root.
         max_rounds: how often they are simulated, at most.
@@ -58,10 +62,13 @@ def mean_matching(
         num_steps: the most steps that the experiment could have had, where a rule could stop it; without it, as many as it has.
 
     Returns:
-        An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there.
+        An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there. An
+        arm without a success, or without a failure, is near the end of the range, with an interval on one side that holds under
+        any policy; its status says so.
         Diagnostics: `status` of each mean, the number of a line of `jaxbias.STATUS`; `covariance` of the means, (arms, arms);
         `monte_carlo_error` of each mean, `last_step`, `rounds` and `simulated_trials`; `lower_inverted` and `upper_inverted`
-        where they were asked for.
+        where they were asked for; where sigma is estimated, `sigma` with `sigma_stderr` and the degrees of `freedom` of the
+        intervals, one or one for each arm.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(), jb.Normal(sigma=1.0)
@@ -78,6 +85,10 @@ def mean_matching(
     history = dataclasses.replace(check_history(history), held_out=None, draws=None)
     check_rewards(history, family)
     check_unit_rewards(history, policy)
+    if lacks_sigma(family):
+        if inverted:
+            raise ValueError(f"inverted is True and family is {family}; allowed with it: a family with nothing left to estimate")
+        check_spread(history, family)
     single = history.arms.ndim == 1
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
@@ -121,7 +132,7 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     sizes = dict(num_paths=options["num_paths"], max_rounds=options["max_rounds"])
     batches = split_into_batches(PATHS_AT_ONCE // options["num_paths"], (keys, history, policy, family))
     run = partial(_match_batch, inverted=inverted, batches=batches, num_steps=options["num_steps"], **sizes)
-    found, ends = batches.collect(run(policy, family, keys, history, jnp.asarray(level), options["stop"]))
+    found, ends, spread = batches.collect(run(policy, family, keys, history, jnp.asarray(level), options["stop"]))
     stderr = jnp.sqrt(jnp.diagonal(found.covariance, axis1=-2, axis2=-1))
     infinite = ~(jnp.isfinite(found.mean) & jnp.isfinite(stderr))
     moving = jnp.abs(found.step) > STILL * stderr
@@ -137,7 +148,42 @@ def _estimate(policy: Policy, family: Family, keys: Any, history: History, optio
     }
     if ends is not None:
         diagnostics |= {"lower_inverted": ends[..., 0], "upper_inverted": ends[..., 1]}
-    return clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
+    if spread is not None:
+        return _without_sigma(found.mean, stderr, diagnostics, spread, family, history.num_arms, level)
+    estimate = clip_to_family(wald("mean_matching", found.mean, stderr, level, status == 0, diagnostics), family)
+    edge = edge_interval(family, history.statistics.mean, history.statistics.pulls, level)
+    return estimate if edge is None else _at_edge(estimate, edge, level)
+
+
+def _at_edge(estimate: Estimate, edge: EdgeInterval, level: float) -> Estimate:
+    """With one-sided intervals for the arms whose rewards were all at one end; their status says so, and they are believed."""
+    pick = lambda there, elsewhere: jnp.where(edge.at_edge, there, elsewhere)
+    stderr = (edge.upper - edge.lower) / NormalDist().inv_cdf((1 + level) / 2)
+    words = status_of("at the edge of what the family allows")
+    return dataclasses.replace(
+        estimate,
+        stderr=pick(stderr, estimate.stderr),
+        lower=pick(edge.lower, estimate.lower),
+        upper=pick(edge.upper, estimate.upper),
+        converged=estimate.converged | edge.at_edge,
+        diagnostics={**estimate.diagnostics, "status": pick(words, estimate.diagnostics["status"])},
+    )
+
+
+def _without_sigma(
+    joint: Array, stderr: Array, figures: dict[str, Any], spread: Spread, family: Any, num_arms: int, level: float
+) -> Estimate:
+    """The figures of means and log sigma as an estimate of the means, with Student's intervals and sigma in the diagnostics."""
+    of_arm, arms, sigmas = sigma_of_arm(family, num_arms), (..., slice(None, num_arms)), (..., slice(num_arms, None))
+    status = first_doubt(figures["status"][arms], figures["status"][sigmas], spread, of_arm)
+    told = spread.is_free[..., of_arm]
+    covariance = figures["covariance"][..., :num_arms, :num_arms]
+    covariance = jnp.where(told[..., :, None] & told[..., None, :], covariance, jnp.nan)
+    of_arms = {name: figures[name][arms] for name in ("monte_carlo_error", "last_step")}
+    diagnostics = {**figures, **of_arms, "status": status, "covariance": covariance}
+    diagnostics |= sigma_figures(family, joint[sigmas], stderr[sigmas], spread)
+    error, freedom = jnp.where(told, stderr[arms], jnp.nan), spread.freedom[..., of_arm]
+    return wald("mean_matching", joint[arms], error, level, status == 0, diagnostics, freedom)
 
 
 @partial(compiled, static=("num_paths", "max_rounds", "inverted", "batches", "num_steps"))
@@ -153,13 +199,17 @@ def _match_batch(
     inverted: bool,
     batches: Batches,
     num_steps: int,
-) -> tuple[Match, Float[Array, "trials arms 2"] | None]:
-    def one(trial: tuple[Any, History]) -> tuple[Match, Array | None]:
+) -> tuple[Match, Float[Array, "trials arms 2"] | None, Spread | None]:
+    def one(trial: tuple[Any, History]) -> tuple[Match, Array | None, Spread | None]:
         key, log = trial
         schedule, observed = make_schedule(log, stop, num_steps), log.statistics.mean
+        if lacks_sigma(family):
+            of_arm = sigma_of_arm(family, log.num_arms)
+            spread = spread_of(log, of_arm)
+            return match_with_sigma(key, policy, of_arm, schedule, observed, spread, num_paths, max_rounds), None, spread
         found = match(key, policy, family, schedule, observed, num_paths, max_rounds)
         again = jax.random.fold_in(key, 1)
         ends = invert(again, policy, family, schedule, observed, found, level, num_paths) if inverted else None
-        return found, ends
+        return found, ends, None
 
     return batches.map(one, (keys, history))

@@ -13,7 +13,7 @@ from jaxbias.compiling import compiled
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.student import student_quantile
 from jaxbias.history import History, count
-from jaxbias.rewards import Family, Normal
+from jaxbias.rewards import Family, lacks_sigma
 
 
 class ArmSummary(NamedTuple):
@@ -49,12 +49,16 @@ def naive(method: str, history: History, family: Family | None, level: float) ->
 
 @compiled
 def summarise(history: History) -> ArmSummary:
-    """Pulls, means and standard deviations of each arm; the deviations in a second pass, so that they do not cancel."""
-    pulls, mean = history.statistics.pulls, history.statistics.mean
-    deviation = history.rewards - jnp.take_along_axis(mean, history.arms, axis=-1)
-    squares = count(history.arms, jnp.square(deviation), history.num_arms, history.lengths).total
+    """Pulls, means and standard deviations of each arm."""
+    pulls, mean, squares = history.statistics.pulls, history.statistics.mean, squares_within(history)
     spread = jnp.sqrt(squares / jnp.maximum(pulls - 1, 1).astype(squares.dtype))
     return ArmSummary(pulls=pulls, mean=jnp.where(pulls > 0, mean, jnp.nan), deviation=jnp.where(pulls > 1, spread, jnp.nan))
+
+
+def squares_within(history: History) -> Float[Array, "*trials arms"]:
+    """The summed squares of each arm's rewards around its mean; in a second pass, so that they do not cancel."""
+    deviation = history.rewards - jnp.take_along_axis(history.statistics.mean, history.arms, axis=-1)
+    return count(history.arms, jnp.square(deviation), history.num_arms, history.lengths).total
 
 
 def naive_stderr(summary: ArmSummary, family: Family | None) -> Float[Array, "*trials arms"]:
@@ -73,7 +77,7 @@ def _deviation_of(family: Any) -> Callable[[Array], Array]:
 
 def knows_variance(family: Family | None) -> bool:
     """Whether the family says how much one reward varies, given its mean."""
-    return hasattr(family, "variance") and not (isinstance(family, Normal) and family.sigma is None)
+    return hasattr(family, "variance") and not lacks_sigma(family)
 
 
 def mean_range(family: Family | None) -> tuple[float, float]:

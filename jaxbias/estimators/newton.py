@@ -1,4 +1,4 @@
-"""The maximum of the conditional likelihood, for Normal rewards of known sigma, by Newton's method.
+"""The maximum of the conditional likelihood of Normal rewards, by Newton's method; `unknown_sigma.py` has sigma in it too.
 
 With S_k the summed rewards of arm k over sigma_k^2, the score is S - E[S | arms] and the information Cov[S | arms], and the
 likelihood is concave. Both come from draws at some means, which are reweighted as the means move and made anew once they moved
@@ -7,7 +7,7 @@ The random numbers stay the same, so that the search comes to rest, at a point t
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +28,53 @@ SMALL = 1e-3  # a step this small against the standard error changes no figure a
 NOISE_AT_ONCE = 2**23  # steps x pairs of one log whose noise is kept: 32 MB
 STEPS = 20  # on one set of draws, at most; five are usual
 
-Draw = Callable[[Float[Array, " arms"], Any], tuple[Draws, Any]]
+Draw = Callable[[Float[Array, " parameters"], Any], tuple[Draws, Any]]
+
+
+@runtime_checkable
+class Parameters(Protocol):
+    """What is searched: how the statistics weigh at parameters a move away from those `at` which the draws were made."""
+
+    def tilt(self, at: Array, move: Array) -> Array:
+        """Of the statistics: each draw counts exp(tilt . statistics) times as much."""
+        ...
+
+    def slope(self, at: Array, move: Array) -> Array:
+        """The derivative of the tilt in the parameters, (statistics, parameters)."""
+        ...
+
+    def log_normaliser(self, log: Log, at: Array, move: Array) -> Array:
+        """How much the move adds to its logarithm, beside what the weights of the draws say."""
+        ...
+
+
+class KnownSigma(NamedTuple):
+    """The parameters are the means, the statistics the summed rewards."""
+
+    sigma: Float[Array, " arms"]
+
+    def tilt(self, at: Array, move: Array) -> Array:
+        """move / sigma^2."""
+        del at
+        return move * (1 / jnp.square(self.sigma))
+
+    def slope(self, at: Array, move: Array) -> Array:
+        """1 / sigma^2, each for its own."""
+        del at, move
+        return jnp.diag(1 / jnp.square(self.sigma))
+
+    def log_normaliser(self, log: Log, at: Array, move: Array) -> Array:
+        """Of the rewards of the log, which the draws are less of."""
+        pulls = jnp.zeros(at.shape, log.sizes.dtype).at[log.arms].add(log.sizes).astype(at.dtype)
+        observed = jnp.zeros_like(at).at[log.arms].add(log.rewards - log.sizes.astype(at.dtype) * at[log.arms])
+        return jnp.sum(self.tilt(at, move) * (observed - pulls * move / 2))
 
 
 class NewtonFit(NamedTuple):
     """Where the search ended.
 
     Fields:
-        mean: the maximum.
+        mean: the maximum; with an unknown sigma its logarithm follows the means, here and in what follows.
         covariance: the inverse of the information there.
         move: of each arm's mean since the draws were last made.
         step: the last step of each arm.
@@ -71,12 +110,12 @@ def newton(
 
     The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
     """
-    noise = _noise(key, log, pairs)
+    noise = make_noise(key, log, pairs)
 
     def draw(mean: Array, path: Array) -> tuple[Draws, Array]:
         return draw_paths(policy, log, mean, sigma, path, noise), path
 
-    return _search(draw, sigma, log, mean, path, max_rounds)[0]
+    return search(draw, KnownSigma(sigma), log, mean, path, max_rounds)[0]
 
 
 def newton_with_chains(
@@ -95,8 +134,13 @@ def newton_with_chains(
     def draw(mean: Array, chains: Chains) -> tuple[Draws, Chains]:
         return sample_chains(key, policy, family, log, mean, chains, sampler)
 
-    fit, chains = _search(draw, sigma, log, start, start_chains(log, num_chains), max_rounds)
-    share = jnp.minimum(chains.summary.effective_sample_size / (num_chains * sampler.num_samples), 1)
+    found = search(draw, KnownSigma(sigma), log, start, start_chains(log, num_chains), max_rounds)
+    return with_summary(*found, num_chains * sampler.num_samples)
+
+
+def with_summary(fit: NewtonFit, chains: Chains, size: int) -> NewtonFit:
+    """The fit from chains of so many samples in all, with what they say about themselves."""
+    share = jnp.minimum(chains.summary.effective_sample_size / size, 1)
     return fit._replace(effective=fit.effective * share, chains=chains.summary)
 
 
@@ -105,12 +149,13 @@ def covariance_at(
 ) -> Float[Array, "arms arms"]:
     """The inverse of the conditional information at given means, for an estimate that was found otherwise."""
     path = most_likely_path(policy, log, mean, sigma, log.rewards, ROUNDS)
-    noise = _noise(key, log, pairs)
+    noise = make_noise(key, log, pairs)
     found = moments(draw_paths(policy, log, mean, sigma, path, noise), jnp.zeros_like(mean))
-    return jnp.linalg.inv(_information(found, sigma))
+    slope = KnownSigma(sigma).slope(mean, jnp.zeros_like(mean))
+    return jnp.linalg.inv(slope.T @ found.covariance @ slope)
 
 
-def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, ""]], Float[Array, " pairs"]]:
+def make_noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, ""]], Float[Array, " pairs"]]:
     """The noise of each step: all of it made at once, or for a long log that of a step whenever it is asked for."""
     steps, dtype = log.arms.shape[0], log.rewards.dtype
     if steps * pairs > NOISE_AT_ONCE:
@@ -120,12 +165,7 @@ def _noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, ""]]
     return lambda step: made[step]
 
 
-def _information(found: Moments, sigma: Float[Array, " arms"]) -> Float[Array, "arms arms"]:
-    by_variance = 1 / jnp.square(sigma)
-    return found.covariance * by_variance[:, None] * by_variance[None]
-
-
-def _search(draw: Draw, sigma: Array, log: Log, start: Array, reference: Any, max_rounds: int) -> tuple[NewtonFit, Any]:
+def search(draw: Draw, parameters: Parameters, log: Log, start: Array, reference: Any, max_rounds: int) -> tuple[NewtonFit, Any]:
     """Draws, the maximum by their weights, and again from there where that was far."""
 
     def going(search: tuple[NewtonFit, Any]) -> Array:
@@ -137,7 +177,7 @@ def _search(draw: Draw, sigma: Array, log: Log, start: Array, reference: Any, ma
     def climb(search: tuple[NewtonFit, Any]) -> tuple[NewtonFit, Any]:
         fit, reference = search
         draws, reference = draw(fit.mean, reference)
-        return _climb(draws, sigma, log, fit.mean)._replace(rounds=fit.rounds + 1), reference
+        return _climb(draws, parameters, log, fit.mean)._replace(rounds=fit.rounds + 1), reference
 
     return jax.lax.while_loop(going, climb, (_nothing_yet(start), reference))
 
@@ -148,10 +188,11 @@ def _nothing_yet(start: Array) -> NewtonFit:
     return NewtonFit(start, identity, nothing, nothing, nothing, zero, jnp.zeros((), jnp.int32), zero)
 
 
-def _climb(draws: Draws, sigma: Array, log: Log, at: Array) -> NewtonFit:
+def _climb(draws: Draws, parameters: Parameters, log: Log, at: Array) -> NewtonFit:
     """The maximum by one set of draws, made at the means `at`; the information there serves all the steps."""
-    by_variance = 1 / jnp.square(sigma)
-    information = _information(moments(draws, jnp.zeros_like(at)), sigma)
+    still = jnp.zeros_like(at)
+    slope = parameters.slope(at, still)
+    information = slope.T @ moments(draws, still).covariance @ slope
     inverse = jnp.linalg.inv(information)
 
     def going(search: tuple[Array, Array, Array]) -> Array:
@@ -160,21 +201,20 @@ def _climb(draws: Draws, sigma: Array, log: Log, at: Array) -> NewtonFit:
 
     def climb(search: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         steps, move, _ = search
-        after = move - inverse @ (expected_total(draws, move * by_variance) * by_variance)
+        missing = -expected_total(draws, parameters.tilt(at, move)) @ parameters.slope(at, move)
+        after = move + inverse @ missing
         after = after * (LONGEST_MOVE / jnp.maximum(jnp.sqrt(after @ information @ after), LONGEST_MOVE))
         return steps + 1, after, jnp.sqrt((after - move) @ information @ (after - move))
 
-    first = (jnp.zeros((), jnp.int32), jnp.zeros_like(at), jnp.full((), jnp.inf, at.dtype))
+    first = (jnp.zeros((), jnp.int32), still, jnp.full((), jnp.inf, at.dtype))
     move = jax.lax.while_loop(going, climb, first)[1]
-    return _fit(moments(draws, move * by_variance), sigma, log, at, move, draws.log_weight.size)
+    return _fit(moments(draws, parameters.tilt(at, move)), parameters, log, at, move, draws.log_weight.size)
 
 
-def _fit(found: Moments, sigma: Array, log: Log, at: Array, move: Array, size: int) -> NewtonFit:
-    by_variance = 1 / jnp.square(sigma)
-    covariance = jnp.linalg.inv(_information(found, sigma))
-    error = covariance * by_variance[None]
-    pulls = jnp.zeros(at.shape, log.sizes.dtype).at[log.arms].add(log.sizes).astype(at.dtype)
-    observed = jnp.zeros_like(at).at[log.arms].add(log.rewards - log.sizes.astype(at.dtype) * at[log.arms])
+def _fit(found: Moments, parameters: Parameters, log: Log, at: Array, move: Array, size: int) -> NewtonFit:
+    slope = parameters.slope(at, move)
+    covariance = jnp.linalg.inv(slope.T @ found.covariance @ slope)
+    error = covariance @ slope.T
     return NewtonFit(
         mean=at + move,
         covariance=covariance,
@@ -183,5 +223,5 @@ def _fit(found: Moments, sigma: Array, log: Log, at: Array, move: Array, size: i
         monte_carlo_error=jnp.sqrt(jnp.diag(error @ found.error @ error.T)),
         effective=found.effective * size,
         rounds=jnp.ones((), jnp.int32),
-        log_normaliser=found.log_normaliser + jnp.sum(move * by_variance * (observed - pulls * move / 2)),
+        log_normaliser=found.log_normaliser + parameters.log_normaliser(log, at, move),
     )

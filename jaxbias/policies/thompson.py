@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from jaxbias.layout import settle
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.noise import TAU, choice_log_probs, choose, tau_at
+from jaxbias.policies.tables import BetaTables, nodes_for, start_tables
 from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
 from jaxbias.settings import FINITE, POSITIVE, is_zero, setting, settings
 
@@ -118,6 +119,15 @@ class BetaThompson(StatisticsPolicy):
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The log-probability that each arm's draw is the largest."""
         return beta_win_log_probs(*self.posterior(state))
+
+    def table_nodes(self, most_pulls: int) -> int:
+        """How many nodes `tables` needs for so many pulls of one arm."""
+        return nodes_for(most_pulls, self.prior_success, self.prior_failure)
+
+    def tables(self, num_arms: int, rows: int, nodes: int, dtype: Any) -> BetaTables:
+        """The same log-probabilities for many counts of successes at once, before any pull."""
+        success, failure = jnp.asarray(self.prior_success, dtype), jnp.asarray(self.prior_failure, dtype)
+        return start_tables(*(jnp.broadcast_to(part, (num_arms,)) for part in (success, failure)), rows=rows, nodes=nodes)
 
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """argmax of the posterior draws."""

@@ -70,3 +70,10 @@ def test_bad_input_is_named():
         jb.compare(jax.random.key(1), history, jb.Greedy(), jb.Normal())
     with pytest.raises(ValueError, match="methods has 'magic'; allowed: sample_mean, "):
         jb.compare(jax.random.key(1), history, jb.Greedy(), jb.Normal(), methods=["magic"])
+
+
+def test_rewards_of_0_and_1_have_a_conditional_likelihood_too():
+    policy, family = jb.EpsilonGreedy(), jb.Bernoulli()
+    history = jb.simulate(jax.random.key(0), policy, family, [0.3, 0.6], num_steps=20)
+    table = jb.compare(jax.random.key(1), history, policy, family, methods=["sample_mean", "conditional_mle"])
+    assert list(table.estimates) == ["sample_mean", "conditional_mle"]

@@ -262,6 +262,16 @@ def bad(history=None, policy=None, family=None, **options):
     return jb.conditional_mle(jax.random.key(0), history, policy or jb.Greedy(tau=1.0), family or jb.Normal(), **options)
 
 
+class NoFamily:
+    """Two functions, and nothing about its natural parameter."""
+
+    def sample(self, key, mean):
+        return mean
+
+    def log_prob(self, reward, mean):
+        return -jnp.abs(reward - mean)
+
+
 BAD = [
     (dict(policy=jb.LilUCB()), "whose choices are not random; conditional_mle needs randomised choices .tau > 0.: mean_matching"),
     (dict(given_draws=True), "given_draws is True and policy is Greedy; allowed with it: Thompson"),
@@ -286,7 +296,12 @@ BAD = [
     ),
     (dict(num_chains=1), "num_chains is 1; allowed: 2 or more"),
     (dict(sampler=jb.Sampler(num_samples=0)), "sampler.num_samples is 0; allowed: a whole number, 1 or more"),
-    (dict(family=jb.Bernoulli()), "family is Bernoulli.*; allowed: Normal"),
+    (dict(family=NoFamily()), "family is .*; allowed: Normal, Bernoulli, Poisson and Exponential"),
+    (
+        dict(family=jb.Exponential(), solver="contrastive_divergence"),
+        "solver is 'contrastive_divergence' and family is Exponential.*; allowed with it: Normal",
+    ),
+    (dict(family=jb.Bernoulli()), "history.rewards is 0.5 at step 0, which Bernoulli cannot give"),
     (dict(solver="adam"), "solver is 'adam'; allowed: 'newton' or 'contrastive_divergence'"),
     (dict(level=1.0), "level is 1.0; allowed: a number above 0 and below 1"),
     (dict(num_paths=1), "num_paths is 1; allowed: 2 or more"),

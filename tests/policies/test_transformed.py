@@ -50,5 +50,5 @@ def test_matched():
 
 
 def test_the_policy_inside_is_checked(unchecked):
-    with pytest.raises(ValueError, match="policy.tau is -1.0; allowed: a finite number, 0 or more"):
+    with pytest.raises(ValueError, match=r"policy\.tau is -1.0; allowed: a finite number, 0 or more"):
         jb.simulate(KEY, jb.Clipped(jb.Greedy(tau=-1.0), low=0.0, high=1.0), jb.Normal(), [1.0, 0.5], num_steps=5)

@@ -1,0 +1,106 @@
+"""Bias and coverage in batches, and under a stopping rule whose sample means are too high.
+
+    python benchmarks/batches.py                      # 1,000 logs in each setting; minutes
+    python benchmarks/batches.py --trials 100
+
+Ten batches of 50, six arms, Normal rewards: Thompson and exploration sampling, with independent draws and with shares. Then one
+arm that is stopped when its sample mean is high. "Left" is the bias that is left in percent of that of the sample means,
+averaged over the arms.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from common import finish, machine, parser, print_machine, print_quality, quality, timed
+
+import jaxbias as jb
+
+TRIALS, SIZE, NUMBER = 1_000, 50, 10
+MEAN = [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]
+POLICIES = {"Thompson": jb.Thompson(), "ExplorationSampling": jb.ExplorationSampling()}
+FAMILY = jb.Normal(sigma=1.0)
+RULE = jb.StopAtMean(threshold=0.9, arm=0, first=10)
+STOPPED_MEAN, STOPPED_STEPS = [0.5, 0.5], 60
+
+Method = Callable[[jb.History, Any], jb.Estimate]
+BATCHED: dict[str, Method] = {
+    "sample_mean": lambda history, _: jb.sample_mean(history, FAMILY),
+    "batched_ols": lambda history, _: jb.batched_ols(history, FAMILY),
+    "mean_matching": lambda history, policy: jb.mean_matching(jax.random.key(1), history, policy, FAMILY),
+    "conditional_mle": lambda history, policy: jb.conditional_mle(jax.random.key(1), history, policy, FAMILY, num_paths=256),
+}
+STOPPED: dict[str, Method] = {
+    "sample_mean": lambda history, _: jb.sample_mean(history, FAMILY),
+    "mean_matching": lambda history, policy: jb.mean_matching(jax.random.key(1), history, policy, FAMILY, stop=RULE),
+}
+
+
+def measure(setting: str, history: jb.History, policy: Any, mean: Sequence[float], methods: dict[str, Method]) -> list[Any]:
+    """A row for each method."""
+    rows = []
+    for method, estimate_by in methods.items():
+        seconds, _, estimate = timed(lambda by=estimate_by: by(history, policy))
+        rows.append({"setting": setting, "method": method, "seconds": seconds, **quality(history, estimate, mean)})
+        print_quality(rows[-1])
+    return rows
+
+
+def in_batches(trials: int) -> list[Any]:
+    rows = []
+    for name, policy in POLICIES.items():
+        for allocation in ("independent", "shares"):
+            options: dict[str, Any] = dict(
+                num_steps=SIZE * NUMBER, num_trials=trials, batch_size=SIZE, allocation=allocation, progress=False
+            )
+            history = jb.simulate(jax.random.key(11), policy, FAMILY, MEAN, **options)
+            methods = {method: by for method, by in BATCHED.items() if (method, allocation) != ("conditional_mle", "shares")}
+            rows += measure(f"{name}, {allocation}", history, policy, MEAN, methods)
+    return rows
+
+
+def stopped(trials: int) -> list[Any]:
+    policy = jb.Uniform()
+    options: dict[str, Any] = dict(num_steps=STOPPED_STEPS, num_trials=trials, stop=RULE, progress=False)
+    history = jb.simulate(jax.random.key(11), policy, FAMILY, STOPPED_MEAN, **options)
+    return measure("Uniform, stopped when arm 0 is at 0.9", history, policy, STOPPED_MEAN, STOPPED)
+
+
+def sources(trials: int) -> dict[str, Any]:
+    """Where the bias of the arm that is reported comes from, under Greedy with a rule that stops at a lead."""
+    rule = jb.StopAtDifference(threshold=1.0, first=10)
+    found = jb.measure_bias(
+        jax.random.key(5), jb.Greedy(), FAMILY, [1.0, 0.75, 0.5], 60, 100 * trials, stop=rule, choose="largest", progress=False
+    )
+    parts = found.sources
+    assert parts is not None
+    names = ("reported_sampling", "reported_stopping", "choosing", "reported")
+    print("\nGreedy, three arms, stopped at a lead of 1; the bias of the largest sample mean by source:")
+    for name in names:
+        print(f"  {name:18} {getattr(parts, name):8.4f} ± {getattr(parts, f'{name}_stderr'):.4f}")
+    return {name: getattr(parts, name) for name in names}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    options = parser(__doc__, 1)
+    options.add_argument("--trials", type=int, default=TRIALS)
+    chosen = options.parse_args(arguments)
+    if chosen.trials < 2:
+        options.error("allowed: --trials 2 or more")
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    chosen = parse(arguments)
+    found: dict[str, Any] = {"machine": machine(), "trials": chosen.trials}
+    print_machine(found["machine"])
+    print(f"\n{chosen.trials:,} logs; {NUMBER} batches of {SIZE}, means {MEAN}")
+    print_quality(None)
+    found["rows"] = in_batches(chosen.trials) + stopped(chosen.trials)
+    found["sources"] = sources(chosen.trials)
+    finish(found, chosen.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Sequential Monte Carlo for the conditional likelihood, against the exact recursion, every path written out, and quadrature."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+import jaxbias as jb
+from jaxbias.estimators.counts import Grid, as_draws, count_paths, table_sizes
+from jaxbias.estimators.draws import moments
+from jaxbias.estimators.one_parameter import record_of
+from jaxbias.estimators.particles import draw_particles
+from jaxbias.likelihood import selection_log_probs
+
+MANY = 2**14
+
+
+def agree(found, expected, log_normaliser):
+    """Expected sums within 4 of the Monte Carlo errors that the groups say, which are small."""
+    error = np.sqrt(np.diag(found.error))
+    assert (error < 0.2 * np.sqrt(np.diag(found.covariance))).all()
+    assert (np.abs(np.asarray(found.total) - expected) < 4 * error).all()
+    assert abs(float(found.log_normaliser) - float(log_normaliser)) < 0.1
+
+
+@pytest.mark.parametrize("policy", [jb.EpsilonGreedy(), jb.BetaThompson()], ids=["epsilon-greedy", "beta-thompson"])
+def test_equals_the_recursion(policy):
+    history = jb.simulate(jax.random.key(2), policy, jb.Bernoulli(), [0.3, 0.4], num_steps=100)
+    record, mean = record_of(history), jnp.array([0.35, 0.4])
+    shape = tuple(table_sizes(np.asarray(record.count[None], int), np.asarray(record.total[None]))[0].tolist())
+    grid = Grid(shape, jnp.arange(2, dtype=jnp.int32))
+    nodes = policy.table_nodes(100) if hasattr(policy, "tables") else None
+    exact = moments(as_draws(*count_paths(policy, record, mean, grid, nodes), record, grid), jnp.zeros(2))
+    tables = None if nodes is None else (max(shape), nodes)
+    drawn = moments(draw_particles(jax.random.key(0), policy, jb.Bernoulli(), record, mean, MANY, tables), jnp.zeros(2))
+    agree(drawn, exact.total, exact.log_normaliser)
+    np.testing.assert_allclose(drawn.covariance, exact.covariance, rtol=0.1, atol=0.2)
+
+
+def weights_of(policy, history, paths):
+    arms, forced = jnp.asarray(history.arms), history.forced_steps
+    of_path = lambda rewards: jnp.sum(selection_log_probs(policy, arms, rewards, forced, history.num_arms))
+    return np.asarray(jax.vmap(of_path)(jnp.asarray(paths, jnp.result_type(float))), np.float64)
+
+
+def expected_sums(history, paths, log_weight):
+    chosen = np.asarray(history.arms)[:, None] == np.arange(history.num_arms)
+    share = np.exp(log_weight - logsumexp(log_weight))
+    return share @ (paths @ chosen) - np.asarray(history.rewards) @ chosen
+
+
+def test_a_policy_with_a_state_of_its_own():
+    """Exp3, whose state is not pulls and sums, against every path of rewards."""
+    policy, mean = jb.Exp3(gamma=0.5), np.array([0.3, 0.6])
+    arms, rewards = jnp.array([0, 1, 1, 0, 1, 1]), jnp.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
+    history = jb.History(arms=arms, rewards=rewards, num_arms=2)
+    paths = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
+    prior = np.log(np.where(paths == 1, mean[arms], 1 - mean[arms])).sum(axis=1)
+    log_weight = weights_of(policy, history, paths) + prior
+    draws = draw_particles(jax.random.key(0), policy, jb.Bernoulli(), record_of(history), jnp.asarray(mean, jnp.float32), MANY)
+    agree(moments(draws, jnp.zeros(2)), expected_sums(history, paths, log_weight), logsumexp(log_weight))
+    estimate = jb.conditional_mle(jax.random.key(1), history, policy, jb.Bernoulli())
+    prior = np.log(np.where(paths == 1, estimate.mean[arms], 1 - estimate.mean[arms])).sum(axis=1)
+    left = expected_sums(history, paths, weights_of(policy, history, paths) + prior)  # zero at the maximum
+    score_error = np.asarray(estimate.diagnostics["monte_carlo_error"] / estimate.stderr**2 * estimate.mean * (1 - estimate.mean))
+    assert (np.abs(left) < 5 * score_error).all()
+
+
+def test_poisson_against_every_path():
+    """Counts up to 14 at each of four steps."""
+    policy, mean = jb.Greedy(tau=0.7), np.array([1.0, 1.5])
+    arms, rewards = jnp.array([0, 1, 1, 0]), jnp.array([0.0, 2.0, 1.0, 3.0])
+    history = jb.History(arms=arms, rewards=rewards, num_arms=2)
+    paths = np.array(list(itertools.product(range(15), repeat=4)), float)
+    rates = mean[np.asarray(arms)]
+    prior = (paths * np.log(rates) - rates - gammaln(paths + 1)).sum(axis=1)
+    log_weight = weights_of(policy, history, paths) + prior
+    draws = draw_particles(jax.random.key(0), policy, jb.Poisson(), record_of(history), jnp.asarray(mean, jnp.float32), MANY)
+    agree(moments(draws, jnp.zeros(2)), expected_sums(history, paths, log_weight), logsumexp(log_weight))
+
+
+def test_exponential_against_quadrature():
+    """Two forced pulls and one choice after them: an integral over two rewards by Gauss-Laguerre."""
+    policy, mean = jb.Greedy(tau=0.7), np.array([1.0, 1.5])
+    history = jb.History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.5, 2.0, 1.0]), num_arms=2)
+    nodes, weights = np.polynomial.laguerre.laggauss(40)
+    first, second = (grid.ravel() for grid in np.meshgrid(nodes, nodes, indexing="ij"))
+    paths = np.stack([first * mean[0], second * mean[1], np.full(first.shape, mean[1])], axis=1)  # the last is its mean
+    log_weight = weights_of(policy, history, paths) + np.log(np.outer(weights, weights).ravel())
+    draws = draw_particles(jax.random.key(0), policy, jb.Exponential(), record_of(history), jnp.asarray(mean, jnp.float32), MANY)
+    agree(moments(draws, jnp.zeros(2)), expected_sums(history, paths, log_weight), logsumexp(log_weight))
+
+
+@pytest.mark.parametrize("family", [jb.Poisson(), jb.Exponential()], ids=["poisson", "exponential"])
+def test_without_selection_it_is_the_sample_mean(family):
+    """Uniform choices say nothing: the estimate is the sample mean, and its standard error the plain one."""
+    history = jb.simulate(jax.random.key(1), jb.Uniform(), family, [1.0, 2.0], num_steps=60)
+    estimate = jb.conditional_mle(jax.random.key(0), history, jb.Uniform(), family)
+    statistics = history.statistics
+    plain = np.sqrt(np.asarray(family.variance(statistics.mean)) / np.asarray(statistics.pulls))
+    assert estimate.converged.all()
+    assert (np.abs(estimate.mean - statistics.mean) < 4 * estimate.diagnostics["monte_carlo_error"]).all()
+    np.testing.assert_allclose(estimate.stderr, plain, rtol=0.15)
+    half = 1.96 * np.asarray(estimate.stderr / estimate.mean)
+    np.testing.assert_allclose(estimate.upper, np.asarray(estimate.mean) * np.exp(half), rtol=1e-3)
+
+
+def test_no_counts_at_all():
+    """Poisson, an arm without a single count: the mean 0, and an interval up to 3.0 over its pulls, as without selection."""
+    history = jb.History(arms=jnp.array([0, 1] * 10), rewards=jnp.array([0.0, 1.0] * 10), num_arms=2)
+    estimate = jb.conditional_mle(jax.random.key(0), history, jb.Uniform(), jb.Poisson())
+    assert jb.STATUS[int(estimate.diagnostics["status"][0])] == "at the edge of what the family allows"
+    assert estimate.converged.all()
+    assert float(estimate.mean[0]) == float(estimate.lower[0]) == 0
+    np.testing.assert_allclose(estimate.upper[0], -np.log(0.05) / 10, rtol=0.1)
