@@ -28,6 +28,7 @@ from common import finish, in_child, machine, parser, peak_memory, print_machine
 import jaxbias as jb
 from jaxbias.devices import device_count, on_each_device, trial_mesh
 from jaxbias.simulate import Chunks, prepare, split_into_chunks, trials_at_once
+from jaxbias.steps import Plan
 
 bias = import_module("jaxbias.bias")  # the room, where `jb.measure_bias` is its function
 FAMILY, POLICY, NOISY = jb.Normal(), jb.LilUCB(), jb.LilUCB(tau=1.0)
@@ -78,7 +79,8 @@ def compiled_chunk(trials: int, steps: int, arms: int) -> Any:
     mesh, chunks = chunks_of(trials, arms)
     root, problem = prepare(jax.random.key(0), POLICY, FAMILY, means(arms), steps, trials)
     firsts = next(chunks.starts(progress=False))
-    options = dict(num_steps=steps, size=chunks.size, trajectory=False, after=None, mesh=mesh)
+    asked = bias.Asked(trajectory=False, after=None, choose=None)
+    options = dict(num_steps=steps, size=chunks.size, plan=Plan(), asked=asked, mesh=mesh)
     return bias._measure_chunk.lower(problem, root, firsts, jnp.uint32(trials), **options).compile()
 
 
