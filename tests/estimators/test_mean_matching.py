@@ -168,8 +168,8 @@ def test_an_arm_that_always_succeeded_is_at_the_edge():
 
 def test_the_one_sided_bound_holds_whatever_the_policy():
     """The mean is beyond the bound in 5% of all logs at most, however often the policy went back to an arm that failed."""
-    mean, policy = [0.35, 0.5], jb.Greedy(ties="first")
-    history = jb.simulate(jax.random.key(5), policy, jb.Bernoulli(), mean, num_steps=30, num_trials=20_000)
+    mean, policy = [0.35, 0.5], jb.EpsilonGreedy(epsilon=0.8)
+    history = jb.simulate(jax.random.key(5), policy, jb.Bernoulli(), mean, num_steps=16, num_trials=20_000)
     statistics = history.statistics
     edge = edge_interval(jb.Bernoulli(), statistics.mean, statistics.pulls, 0.95)
     missed = np.asarray(edge.at_edge) & ((np.asarray(edge.upper) < mean) | (np.asarray(edge.lower) > mean))
