@@ -175,7 +175,7 @@ def test_condensed_steps():
     assert log.arms.tolist() == [0, 1, 2, 1, 0, 0, 1, 2]
     assert log.sizes.tolist() == [1, 1, 1, 1, 1, 3, 0, 1]
     assert log.rewards.tolist() == [0, 1, 2, 3, 4, 18, 0, 8]
-    assert log.choices.tolist() == [[0, 0, 0]] * 3 + [[1, 1, 0], [0, 0, 0], [3, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert log.choices.number.tolist() == [[0, 0, 0]] * 3 + [[1, 1, 0], [0, 0, 0], [3, 0, 1], [0, 0, 0], [0, 0, 0]]
     assert log.pulls.tolist()[5:] == [[2, 2, 1], [5, 2, 1], [5, 2, 1]]
 
 

@@ -20,7 +20,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.estimators.draws import Draws, make_draws, with_covariance, with_squares
 from jaxbias.history import seen_by_batch
-from jaxbias.likelihood import choices_made, log_prob_of_choices, over_steps, statistics_before
+from jaxbias.likelihood import (
+    Choices,
+    choices_made,
+    log_prob_of_choices,
+    over_steps,
+    slope_of_choices,
+    statistics_before,
+)
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
@@ -37,14 +44,14 @@ class Log(NamedTuple):
     Fields:
         arms, rewards: which arm each step pulled, and the sum of what it gave.
         sizes: how many pulls each step is.
-        choices: how many choices of each arm were made from the state before the step.
+        choices: what was chosen from the state before each step.
         pulls: of each arm before the step.
     """
 
     arms: Int[Array, " steps"]
     rewards: Float[Array, " steps"]
     sizes: Int[Array, " steps"]
-    choices: Int[Array, "steps arms"]
+    choices: Choices
     pulls: Int[Array, "steps arms"]
 
 
@@ -79,8 +86,11 @@ def make_log(
     batch_sizes: tuple[int, ...] | None = None,
 ) -> Log:
     """A trial, with one step for each pull."""
-    seen = None if batch_sizes is None else seen_by_batch(batch_sizes)
-    return _with_pulls(arms, rewards, jnp.ones_like(arms), choices_made(arms, forced, num_arms, seen))
+    if batch_sizes is None:
+        choices = Choices(arm=arms, number=1 - forced.astype(jnp.int32))
+    else:
+        choices = Choices(arm=None, number=choices_made(arms, forced, num_arms, seen_by_batch(batch_sizes)))
+    return _with_pulls(arms, rewards, jnp.ones_like(arms), choices, num_arms)
 
 
 def condense(
@@ -103,11 +113,13 @@ def condense(
     new_arms = jnp.where(by_arm, jnp.asarray(which, arms.dtype), jnp.zeros(num_steps, arms.dtype).at[place].max(arms))
     choices = jnp.zeros((num_steps, num_arms), jnp.int32).at[first_step[batch], arms].add(1 - forced.astype(jnp.int32))
     sizes = jnp.zeros(num_steps, arms.dtype).at[place].add(1)
-    return _with_pulls(new_arms, jnp.zeros(num_steps, rewards.dtype).at[place].add(rewards), sizes, choices)
+    return _with_pulls(
+        new_arms, jnp.zeros(num_steps, rewards.dtype).at[place].add(rewards), sizes, Choices(None, choices), num_arms
+    )
 
 
-def _with_pulls(arms: Array, rewards: Array, sizes: Array, choices: Array) -> Log:
-    pulls = statistics_before(arms, rewards, choices.shape[1], sizes).pulls
+def _with_pulls(arms: Array, rewards: Array, sizes: Array, choices: Choices, num_arms: int) -> Log:
+    pulls = statistics_before(arms, rewards, num_arms, sizes).pulls
     return Log(arms=arms, rewards=rewards, sizes=sizes, choices=choices, pulls=pulls)
 
 
@@ -129,7 +141,7 @@ def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadr
     """The curvature is minus the second derivative where the policy says that it is never negative, and otherwise the Fisher
     information of the choice, which never is: for a softmax of the sums the two are the same."""
 
-    def one(pulls: Array, total: Array, choices: Array) -> Quadratics:
+    def one(pulls: Array, total: Array, choices: Choices) -> Quadratics:
         log_probs = lambda total: policy.log_probs(ArmStatistics(pulls, total))
         if getattr(policy, "log_concave", False):
             made = lambda total: log_prob_of_choices(choices, log_probs(total))
@@ -138,10 +150,10 @@ def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadr
         else:
             values, jacobian = _value_and_jacobian(log_probs, total)
             jacobian = jnp.where(jnp.isfinite(values)[:, None], jacobian, 0)
-            number = choices.astype(total.dtype)
-            curvature = _information_of_choice(jnp.exp(values) * jnp.sum(number), jacobian)
-            value, slope = log_prob_of_choices(choices, values), number @ jacobian
-        nothing = jnp.all(choices == 0)  # where nothing was chosen the policy need not say anything
+            number = jnp.sum(choices.number).astype(total.dtype)
+            curvature = _information_of_choice(jnp.exp(values) * number, jacobian)
+            value, slope = log_prob_of_choices(choices, values), slope_of_choices(choices, jacobian)
+        nothing = jnp.all(choices.number == 0)  # where nothing was chosen the policy need not say anything
         return jax.tree.map(lambda leaf: jnp.where(nothing, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
     return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.choices)
@@ -334,7 +346,7 @@ def draw_paths(
 
 
 def _over_paths(
-    policy: Policy, choices: Int[Array, " arms"], pulls: Int[Array, " arms"], total: Float[Array, "arms paths"]
+    policy: Policy, choices: Choices, pulls: Int[Array, " arms"], total: Float[Array, "arms paths"]
 ) -> Float[Array, " paths"]:
     """The log-probability of the choices made here on each path."""
 
