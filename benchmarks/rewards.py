@@ -4,8 +4,7 @@
     python benchmarks/rewards.py --trials 200 --steps 0
 
 Bernoulli rewards, T = 200, every arm pulled once first. "Left" is the bias that is left in percent of that of the sample means,
-averaged over the arms; "median" likewise for the median over the logs in place of the mean. Then the seconds of one long log of
-five arms by particles.
+averaged over the arms. Then the seconds of one long log of five arms by particles.
 """
 
 import argparse
@@ -14,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from common import finish, machine, parser, print_machine, timed
+from common import finish, machine, parser, print_machine, print_quality, quality, timed
 
 import jaxbias as jb
 
@@ -26,44 +25,21 @@ EDGE = "at the edge of what the family allows"
 FIVE = [0.3, 0.35, 0.25, 0.3, 0.2]
 
 
-def measure(name: str, mean: Sequence[float], trials: int) -> Iterator[dict[str, Any]]:
+def measure(name: str, mean: Sequence[float], trials: int) -> list[dict[str, Any]]:
     """One row for each method."""
     policy, family = POLICIES[name], jb.Bernoulli()
-    history = jb.simulate(jax.random.key(11), policy, family, mean, num_steps=STEPS, num_trials=trials, progress=False)
-    original = np.asarray(history.statistics.mean, np.float64) - mean
+    history = jb.simulate(jax.random.key(12), policy, family, mean, num_steps=STEPS, num_trials=trials, progress=False)
+    rows = []
     for method, estimate_by in METHODS.items():
         seconds, _, estimate = timed(lambda by=estimate_by: by(jax.random.key(1), history, policy, family))
-        yield {"policy": name, "mean": list(mean), "method": method, "seconds": seconds, **summary(original, estimate, mean)}
+        setting = f"{name}, {'/'.join(map(str, mean))}"
+        rows.append({"setting": setting, "method": method, "seconds": seconds, **quality(history, estimate, mean)})
+        rows[-1]["at_edge"] = 100 * float(np.mean(np.asarray(estimate.diagnostics["status"]) == jb.STATUS.index(EDGE)))
+        print_quality(rows[-1])
+    return rows
 
 
-def summary(original: np.ndarray, estimate: jb.Estimate, mean: Sequence[float]) -> dict[str, Any]:
-    """Over the logs, with standard errors."""
-    off = np.asarray(estimate.mean, np.float64) - mean
-    root, bias = np.sqrt(len(off)), original.mean()
-    inside = (np.asarray(estimate.lower) <= mean) & (np.asarray(estimate.upper) >= mean)
-    return {
-        "bias": bias,
-        "bias_stderr": original.mean(axis=1).std() / root,
-        "left": 100 * off.mean() / bias,
-        "left_stderr": 100 * off.mean(axis=1).std() / root / abs(bias),
-        "median_left": 100 * np.median(off, axis=0).mean() / bias,
-        "mse": 100 * np.square(off).mean() / np.square(original).mean(),
-        "coverage": 100 * inside.mean(),
-        "coverage_stderr": 100 * inside.mean(axis=1).std() / root,
-        "converged": 100 * float(np.mean(estimate.converged)),
-        "at_edge": 100 * float(np.mean(np.asarray(estimate.diagnostics["status"]) == jb.STATUS.index(EDGE))),
-    }
-
-
-def print_row(row: dict[str, Any]) -> None:
-    left = f"{row['left']:7.0f} ± {row['left_stderr']:<4.0f}"
-    coverage = f"{row['coverage']:5.1f} ± {row['coverage_stderr']:.1f}"
-    bias = f"{row['bias']:.4f} ± {row['bias_stderr']:.4f}"
-    print(
-        f"{row['policy']:19} {'/'.join(map(str, row['mean'])):16} {bias:17} {row['method']:16} {left} {row['median_left']:6.0f} "
-        f"{row['mse']:6.0f} {coverage} {row['converged']:6.1f} {row['at_edge']:5.1f} {row['seconds']:7.1f}",
-        flush=True,
-    )
+EDGE = "at the edge of what the family allows"
 
 
 def long_log(steps: int) -> dict[str, Any]:
@@ -98,15 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\nOne log of {long['steps']:,} steps, five arms, EpsilonGreedy(0.1), by particles: {long['seconds']:.1f} s")
         print(f"({long['first']:.1f} s with compilation), {long['rounds']} rounds, Monte Carlo error {long['noise']:.3f} of the")
         print("standard error at most.")
-    print(f"\n{chosen.trials:,} logs of {STEPS} steps; bias, median and MSE in percent of those of the sample means")
-    titles = ("policy", "means", "original bias", "method", "left", "median", "MSE", "coverage", "conv.", "edge", "seconds")
-    print("{:19} {:16} {:17} {:16} {:>14} {:>6} {:>6} {:>11} {:>6} {:>5} {:>7}".format(*titles))
-    found["rows"] = []
-    for mean in MEANS:
-        for name in POLICIES:
-            for row in measure(name, mean, chosen.trials):
-                print_row(row)
-                found["rows"].append(row)
+    print(f"\n{chosen.trials:,} logs of {STEPS} steps; bias and MSE in percent of those of the sample means")
+    print_quality(None)
+    found["rows"] = [row for mean in MEANS for name in POLICIES for row in measure(name, mean, chosen.trials)]
     finish(found, chosen.json)
 
 

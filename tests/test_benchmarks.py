@@ -251,6 +251,21 @@ def test_rewards_that_are_not_normal(load, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
+def test_batches_and_stopping(load, tmp_path, capsys, monkeypatch):
+    batches, path = load("batches"), tmp_path / "found.json"
+    monkeypatch.setattr(batches, "MEAN", [1.0, 0.0])
+    monkeypatch.setattr(batches, "SIZE", 5)
+    monkeypatch.setattr(batches, "NUMBER", 3)
+    batches.main(["--trials=4", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert [row["method"] for row in found["rows"]].count("mean_matching") == 5
+    assert [row["method"] for row in found["rows"]].count("conditional_mle") == 2  # not where batches are shared out
+    parts = found["sources"]
+    assert sum(parts[name] for name in parts if name != "reported") == pytest.approx(parts["reported"], abs=1e-5)
+    assert "coverage" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_grid_on_the_device_that_is_there(gpu, tmp_path, capsys):
     path, plot = tmp_path / "new" / "found.json", tmp_path / "other" / "found.png"
     gpu.main(["--small", "--repeats=1", f"--json={path}", f"--plot={plot}"])
