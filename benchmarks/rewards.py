@@ -8,7 +8,7 @@ averaged over the arms. Then the seconds of one long log of five arms by particl
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
