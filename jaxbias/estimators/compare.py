@@ -134,7 +134,7 @@ def compare(
     policy: Policy | None,
     family: Family,
     *,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] | None = None,
     level: float = 0.95,
     propensities: ArrayLike | None = None,
     stop: StoppingRule | None = None,
@@ -149,7 +149,7 @@ def compare(
         history: one log or a batch of them.
         policy: how the arms were chosen; None where it is not known, which leaves the methods that need no policy.
         family: what the rewards are.
-        methods: names of those to try.
+        methods: names of those to try; without it all, but for `batched_ols` where there are no batches.
         level: of the intervals.
         propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
@@ -166,6 +166,8 @@ def compare(
     >>> table.reasons["data_splitting"][:26]
     'history.held_out is None; '
     """
+    if methods is None:
+        methods = [name for name in METHODS if name != "batched_ols" or history.batch_sizes is not None]
     unknown = [name for name in methods if name not in METHODS]
     if unknown:
         raise ValueError(f"methods has {unknown[0]!r}; allowed: {', '.join(METHODS)}")
