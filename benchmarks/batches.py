@@ -1,7 +1,7 @@
 """Bias and coverage in batches, and under a stopping rule whose sample means are too high.
 
     python benchmarks/batches.py                      # 1,000 logs in each setting; minutes
-    python benchmarks/batches.py --trials 100
+    python benchmarks/batches.py --trials 200 --method mean_matching
 
 Ten batches of 50, six arms, Normal rewards: Thompson and exploration sampling, with independent draws and with shares. Then one
 arm that is stopped when its sample mean is high. "Left" is the bias that is left in percent of that of the sample means,
@@ -47,7 +47,7 @@ def measure(setting: str, history: jb.History, policy: Any, mean: Sequence[float
     return rows
 
 
-def in_batches(trials: int) -> list[Any]:
+def in_batches(trials: int, chosen: Sequence[str]) -> list[Any]:
     rows = []
     for name, policy in POLICIES.items():
         for allocation in ("independent", "shares"):
@@ -55,7 +55,9 @@ def in_batches(trials: int) -> list[Any]:
                 num_steps=SIZE * NUMBER, num_trials=trials, batch_size=SIZE, allocation=allocation, progress=False
             )
             history = jb.simulate(jax.random.key(11), policy, FAMILY, MEAN, **options)
-            methods = {method: by for method, by in BATCHED.items() if (method, allocation) != ("conditional_mle", "shares")}
+            methods = {method: by for method, by in BATCHED.items() if method in chosen}
+            if allocation == "shares":
+                methods.pop("conditional_mle", None)
             rows += measure(f"{name}, {allocation}", history, policy, MEAN, methods)
     return rows
 
@@ -85,6 +87,7 @@ def sources(trials: int) -> dict[str, Any]:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser(__doc__, 1)
     options.add_argument("--trials", type=int, default=TRIALS)
+    options.add_argument("--method", action="append", choices=BATCHED, help="only this one; may be repeated")
     chosen = options.parse_args(arguments)
     if chosen.trials < 2:
         options.error("allowed: --trials 2 or more")
@@ -97,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_machine(found["machine"])
     print(f"\n{chosen.trials:,} logs; {NUMBER} batches of {SIZE}, means {MEAN}")
     print_quality(None)
-    found["rows"] = in_batches(chosen.trials) + stopped(chosen.trials)
+    found["rows"] = in_batches(chosen.trials, chosen.method or tuple(BATCHED)) + stopped(chosen.trials)
     found["sources"] = sources(chosen.trials)
     finish(found, chosen.json)
 
