@@ -57,9 +57,11 @@ def simulate(
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
     sizes = batch_size[0] if batch_size and len(batch_size) == 1 else batch_size or None
     run: dict[str, Any] = {"num_steps": steps, "progress": sys.stderr.isatty() and not quiet}
-    run |= {"batch_size": sizes, "allocation": str(allocation or "independent"), "stop": rule}
+    asked = {"batch_size": sizes, "allocation": allocation and str(allocation), "stop": rule}
+    run |= {name: value for name, value in asked.items() if value is not None}
     with spread_over(processes) as answers:
-        summary = jb.measure_bias(make_key(seed), *problem, num_trials=trials, choose="largest" if choose else None, **run)
+        reported = {"choose": "largest"} if choose else {}
+        summary = jb.measure_bias(make_key(seed), *problem, num_trials=trials, **run, **reported)
         history = jb.simulate(make_key(seed), *problem, num_trials=logged, **run) if out else None
         if not answers:
             return
@@ -68,7 +70,7 @@ def simulate(
         if as_json:
             settings = describe(policy, *problem[:2])
             settings |= {"mean": mean, "steps": steps, "trials": trials, "seed": seed, "version": jb.__version__, **stopping}
-            settings |= {} if sizes is None else {"batch_size": sizes, "allocation": run["allocation"]}
+            settings |= {} if sizes is None else {"batch_size": sizes, "allocation": run.get("allocation", "independent")}
             typer.echo(report.to_json({**report.bias_document(summary), "settings": settings}))
         else:
             report.print_bias(summary, mean, note=f"The first {logged:,} trials are in {out}." if out else "")

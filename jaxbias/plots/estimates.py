@@ -33,6 +33,7 @@ MARKS = {  # by which a method is known, as well as by its colour
     "conditional_mle": ("D", SERIES[5]),
     "mean_matching": ("s", SERIES[0]),
     "confidence_sequence": ("X", SERIES[6]),
+    "batched_ols": ("p", SERIES[7]),
 }
 ANOTHER = ("h", SERIES[7])
 PITCH = (5.0, 11.0)  # points from one line to the next: at least, at most

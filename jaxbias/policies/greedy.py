@@ -44,8 +44,8 @@ class Greedy(IndexPolicy):
 
     >>> import jax.numpy as jnp
     >>> state = ArmStatistics(pulls=jnp.array([1, 1]), total=jnp.array([0.0, 2.0]))
-    >>> Greedy(tau=1.0).log_probs(state)
-    Array([-2.126928  , -0.12692805], dtype=float32)
+    >>> Greedy(tau=1.0).log_probs(state).round(4)
+    Array([-2.1269, -0.1269], dtype=float32)
     """
 
     tau: Any = setting(default=0.0, allowed=TAU)
