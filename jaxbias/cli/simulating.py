@@ -60,7 +60,7 @@ def simulate(
     asked = {"batch_size": sizes, "allocation": allocation and str(allocation), "stop": rule}
     run |= {name: value for name, value in asked.items() if value is not None}
     with spread_over(processes) as answers:
-        reported = {"choose": "largest"} if choose else {}
+        reported: dict[str, Any] = {"choose": "largest"} if choose else {}
         summary = jb.measure_bias(make_key(seed), *problem, num_trials=trials, **run, **reported)
         history = jb.simulate(make_key(seed), *problem, num_trials=logged, **run) if out else None
         if not answers:
