@@ -185,3 +185,43 @@ def test_the_words_follow_the_numbers():
     assert "sampling -0." in sentence
     assert "stopping 0 (not clear of 0)" in sentence
     assert found.sources.choosing > 0
+
+
+def test_rules_at_their_thresholds():
+    """Stops at the threshold, not below it; not without a look, nor where an arm to be compared was never pulled."""
+    state = lambda pulls, total: jb.ArmStatistics(jnp.array(pulls, jnp.int32), jnp.array(total))
+    cases = [
+        (jb.StopAtMean(threshold=0.75, arm=1), state([1, 4], [9.0, 3.0]), True),
+        (jb.StopAtMean(threshold=0.76, arm=1), state([1, 4], [9.0, 3.0]), False),
+        (jb.StopAtMean(threshold=0.5, arm=1, control=0), state([4, 4], [1.0, 3.0]), True),
+        (jb.StopAtMean(threshold=0.51, arm=1, control=0), state([4, 4], [1.0, 3.0]), False),
+        (jb.StopAtMean(threshold=0.5, arm=0, control=1), state([4, 4], [1.0, 3.0]), False),
+        (jb.StopAtDifference(threshold=0.5), state([4, 4, 2], [1.0, 3.0, 0.5]), True),
+        (jb.StopAtDifference(threshold=0.51), state([4, 4, 2], [1.0, 3.0, 0.5]), False),
+        (jb.StopAtDifference(threshold=0.5, first=9), state([4, 4], [1.0, 3.0]), False),
+        (jb.StopAtDifference(threshold=0.5, first=3, every=5), state([4, 4], [1.0, 3.0]), True),
+        (jb.StopAtDifference(threshold=0.5), state([4, 0], [3.0, 0.0]), False),
+    ]
+    for rule, statistics, stops in cases:
+        assert bool(rule(statistics)) == stops, rule
+
+
+def test_errors_of_the_sources_by_hand():
+    """The delta method trial by trial, in NumPy, from logs with the same random numbers."""
+    policy, mean, rule = jb.Greedy(), np.array([1.0, 0.5, 0.5]), jb.StopAtDifference(threshold=0.8, first=6)
+    problem = (KEY, policy, jb.Normal(), mean, 20, 2000)
+    sources = jb.measure_bias(*problem, stop=rule, choose="largest").sources
+    stop, end = (np.asarray(jb.simulate(*problem, stop=one).statistics.mean, float) for one in (rule, None))
+    chosen = np.eye(3)[stop.argmax(axis=1)]
+    stop, end = stop - mean, end - mean
+    reported, share = (stop * chosen).sum(axis=1), chosen.mean(axis=0)
+    by_trial = {
+        "reported_sampling": end @ share + chosen @ end.mean(axis=0),
+        "reported_stopping": (stop - end) @ share + chosen @ (stop - end).mean(axis=0),
+        "choosing": reported - stop @ share - chosen @ stop.mean(axis=0),
+        "reported": reported,
+    }
+    for name, values in by_trial.items():
+        stderr = values.std(ddof=1) / np.sqrt(2000)
+        assert getattr(sources, f"{name}_stderr") == pytest.approx(stderr, rel=2e-3), name
+    assert sources.choosing == pytest.approx(reported.mean() - share @ stop.mean(axis=0), abs=1e-5)
