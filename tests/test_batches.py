@@ -10,7 +10,8 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.estimators.draws import moments
-from jaxbias.estimators.gaussian import condense, draw_paths, make_log, most_likely_path
+from jaxbias.estimators.gaussian import draw_paths, most_likely_path
+from jaxbias.estimators.logs import condense, make_log
 from jaxbias.likelihood import selection_log_probs
 from jaxbias.steps import _share_out
 
@@ -148,8 +149,9 @@ def brute_force_batched(policy, arms, seen, mean, points=12):
 @pytest.mark.parametrize("policy", [jb.Greedy(tau=0.7), jb.Thompson()], ids=["greedy", "thompson"])
 def test_likelihood_of_batches_against_quadrature(policy, x64):
     """As it is and condensed to one step for each arm of a batch: normaliser, expectation and covariance given the arms."""
-    arms, sizes, mean = np.array([0, 1, 0, 1, 1, 0, 1, 1, 1]), (3, 2, 4), np.array([0.8, 0.3])
-    seen = np.array([0, 0, 0, 3, 3, 5, 5, 5, 5])
+    # In the batch of three, which is condensed, arm 0 has no pull.
+    arms, sizes, mean = np.array([0, 1, 1, 1, 1, 0, 1, 1, 1]), (2, 3, 4), np.array([0.8, 0.3])
+    seen = np.array([0, 0, 2, 2, 2, 5, 5, 5, 5])
     log_normaliser, expected, covariance = brute_force_batched(policy, arms, seen, mean)
     rewards = jnp.asarray([0.5, 0.9, -0.2, 1.1, 0.4, 0.3, 0.8, 1.4, 0.1], float)
     observed = np.asarray(jnp.zeros(2).at[arms].add(rewards))

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.checks import check_history, check_num_steps
-from jaxbias.estimators.matching import Schedule, average_pulled, make_schedule, of_arms, simulate_means
+from jaxbias.estimators.replicas import Schedule, average_pulled, make_schedule, of_arms, simulate_means
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.randomness import root_words, trial_words

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.draws import Draws, make_draws
-from jaxbias.estimators.gaussian import Log
+from jaxbias.estimators.logs import Log
 from jaxbias.likelihood import choice_log_probs, log_prob_of_choices, reward_log_prob
 from jaxbias.policies import Policy
 from jaxbias.rewards import Normal

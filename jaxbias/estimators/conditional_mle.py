@@ -6,36 +6,24 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias.compiling import compiled
-from jaxbias.estimators.batches import Batches, by_trial, split_into_batches
+from jaxbias.estimators.batches import Batches, split_into_batches
 from jaxbias.estimators.chains import ChainSummary
-from jaxbias.estimators.checks import (
-    INSIDE,
-    check_history,
-    check_level,
-    check_rewards,
-    check_unit_rewards,
-    check_whole,
-    first_unpulled,
-    is_random,
-    refuse,
-)
+from jaxbias.estimators.conditional_checks import policy_of, prepare
 from jaxbias.estimators.conditional_sigma import fit_with_sigma, without_sigma
 from jaxbias.estimators.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
 from jaxbias.estimators.estimate import Estimate, status_of, wald
-from jaxbias.estimators.gaussian import Log, condense, laplace, make_log
+from jaxbias.estimators.gaussian import laplace
+from jaxbias.estimators.logs import Log, condense, make_log
 from jaxbias.estimators.newton import NEAR, NewtonFit, covariance_at, newton, newton_with_chains
 from jaxbias.estimators.one_parameter import OneParameterFit, fit_one_parameter
-from jaxbias.estimators.spread import check_spread
 from jaxbias.history import History
-from jaxbias.likelihood import choice_log_probs
-from jaxbias.policies import Policy, check_policy, keeps_statistics
-from jaxbias.rewards import Family, Normal, check_family, has_natural, lacks_sigma
+from jaxbias.policies import Policy, keeps_statistics
+from jaxbias.rewards import Family, Normal, lacks_sigma
 from jaxbias.sampling import Sampler
-from jaxbias.settings import check_settings, is_concrete
+from jaxbias.settings import check_settings
 
 PATHS_AT_ONCE = 2**15  # trials x paths in memory together: the arrays of a step then stay in the cache
 MATRICES_AT_ONCE = 2**18  # trials x steps x arms^2 in memory together: several arrays of 1 MB, for an integral of 100 MB
@@ -102,7 +90,7 @@ def conditional_mle(
     for name, options in (("settings", settings), ("sampler", sampler)):
         if options is not None:
             check_settings(options, name)
-    history = _prepare(history, policy, family, solver, level, given_draws)
+    history = prepare(history, policy, family, solver, level, given_draws)
     single = history.arms.ndim == 1
     batch = jax.tree.map(lambda leaf: leaf[None], history) if single else history
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(batch.arms.shape[0]))
@@ -162,7 +150,7 @@ def _fit_sigma(
 @partial(compiled, static=("batches",))
 def _laplace_batch(policy: Policy, family: Any, history: History, batches: Batches) -> tuple[Array, Array]:
     def one(trial: History) -> tuple[Array, Array]:
-        return laplace(_given(policy, trial), _condensed(trial), _sigma(family, trial), trial.statistics.mean)
+        return laplace(policy_of(policy, trial), _condensed(trial), _sigma(family, trial), trial.statistics.mean)
 
     return batches.map(one, history)
 
@@ -182,7 +170,7 @@ def _newton_batch(
 
     def one(trial: tuple[Any, History, tuple[Array, Array]]) -> NewtonFit:
         key, log, start = trial
-        return newton(key, _given(policy, log), sigma, _condensed(log), *start, num_pairs, max_rounds)
+        return newton(key, policy_of(policy, log), sigma, _condensed(log), *start, num_pairs, max_rounds)
 
     return batches.map(one, (keys, history, starts))
 
@@ -200,7 +188,7 @@ def _chains_batch(
 ) -> NewtonFit:
     def one(trial: tuple[Any, History]) -> NewtonFit:
         key, trial_history = trial
-        start, given = trial_history.statistics.mean, _given(policy, trial_history)
+        start, given = trial_history.statistics.mean, policy_of(policy, trial_history)
         return newton_with_chains(key, given, family, _log(trial_history), start, num_chains, sampler, max_rounds)
 
     return batches.map(one, (keys, history))
@@ -219,7 +207,7 @@ def _divergence_batch(
     num_chains: int,
 ) -> tuple[Fit, Array]:
     def one(trial: tuple[Any, History]) -> tuple[Fit, Array]:
-        (fit_key, draws_key), log, given = jax.random.split(trial[0]), trial[1], _given(policy, trial[1])
+        (fit_key, draws_key), log, given = jax.random.split(trial[0]), trial[1], policy_of(policy, trial[1])
         seen, steps = log.seen_steps, (log.arms, log.rewards, log.forced_steps)
         fit = contrastive_divergence(fit_key, given, family, *steps, history.num_arms, settings, seen)
         if sampler is None:
@@ -229,11 +217,6 @@ def _divergence_batch(
         return fit, there.covariance
 
     return batches.map(one, (keys, history))
-
-
-def _given(policy: Any, history: History) -> Policy:
-    """The policy of one trial: with the draws that it recorded, where the estimate is conditional on them."""
-    return policy if history.draws is None else policy.given(history.draws)
 
 
 def _sigma(family: Any, history: History) -> Float[Array, " arms"]:
@@ -302,73 +285,3 @@ def _from_one_parameter(fit: OneParameterFit, level: float) -> Estimate:
 
 def _apart(chains: ChainSummary) -> Bool[Array, " trials"]:
     return ~(chains.r_hat < LARGEST_R_HAT)
-
-
-def _prepare(history: History, policy: Policy, family: Family, solver: str, level: float, given_draws: bool) -> History:
-    """The history as arrays, checked against what this estimator can do."""
-    if solver not in ("newton", "contrastive_divergence"):
-        raise ValueError(f"solver is {solver!r}; allowed: 'newton' or 'contrastive_divergence'")
-    check_level(level)
-    check_policy(policy, history.num_arms)
-    check_family(family, np.full(history.num_arms, INSIDE))
-    if not isinstance(family, Normal) and not has_natural(family):
-        raise ValueError(f"family is {family}; allowed: Normal, Bernoulli, Poisson and Exponential, or one with their methods")
-    if not isinstance(family, Normal) and solver != "newton":
-        raise ValueError(f"solver is {solver!r} and family is {family}; allowed with it: Normal; with this family: 'newton'")
-    checked = dataclasses.replace(check_history(history), held_out=None)
-    check_whole(checked, "conditional_mle")
-    check_rewards(checked, family)
-    if lacks_sigma(family):
-        if solver != "newton":
-            raise ValueError(f"solver is {solver!r} and family.sigma is {family.sigma!r}; allowed without a sigma: 'newton'")
-        check_spread(checked, family)
-    check_unit_rewards(checked, policy)
-    if checked.allocation == "shares":
-        raise ValueError(
-            "history.allocation is 'shares'; allowed: 'independent', as counts that are rounded shares leave next to nothing to "
-            "chance, and so nothing to condition on: mean_matching takes them"
-        )
-    draws = _recorded_draws(checked, policy) if given_draws else None
-    checked = dataclasses.replace(checked, draws=draws)
-    if is_concrete((checked, policy)):
-        _check_choices(checked, policy)
-    return checked
-
-
-def _recorded_draws(history: History, policy: Policy) -> Float[Array, "*trials steps arms"]:
-    if not hasattr(policy, "given"):
-        raise ValueError(f"given_draws is True and policy is {type(policy).__name__}; allowed with it: Thompson")
-    if history.draws is None:
-        raise ValueError("given_draws is True and history.draws is None; allowed: what simulate(..., keep_draws=True) records")
-    if history.batch_sizes is not None:
-        raise ValueError(
-            "given_draws is True and history has batches; allowed: draws that are integrated out (given_draws=False)"
-        )
-    expected = (*history.arms.shape, history.num_arms)
-    if history.draws.shape != expected:
-        raise ValueError(f"history.draws has shape {history.draws.shape}; allowed: {expected}, one draw for each step and arm")
-    return history.draws
-
-
-def _check_choices(history: History, policy: Policy) -> None:
-    """Whether every arm was pulled, and every choice is one the policy makes at random."""
-    missing = first_unpulled(history)
-    if missing is not None:
-        raise ValueError(f"arm {missing[1]} was never pulled in trial {missing[0]}; allowed: each arm once or more")
-    log_probs, free = np.asarray(_choices(policy, history)), ~np.asarray(history.forced_steps)
-    if history.draws is None and free.any() and not is_random(log_probs[free]):
-        raise ValueError(
-            f"policy is {policy}, whose choices are not random; conditional_mle needs randomised choices (tau > 0): "
-            "mean_matching does not"
-        )
-    chosen = np.take_along_axis(log_probs, np.asarray(history.arms)[..., None], axis=-1)[..., 0]
-    impossible = free & ~np.isfinite(chosen)
-    refuse(impossible, history.arms, "history.arms is {value} at {where}, which the policy gives probability zero")
-
-
-@compiled
-def _choices(policy: Policy, history: History) -> jax.Array:
-    def one(trial: History) -> jax.Array:
-        return choice_log_probs(_given(policy, trial), trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
-
-    return by_trial(one, history)

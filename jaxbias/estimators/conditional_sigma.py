@@ -13,8 +13,9 @@ import jax.numpy as jnp
 
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches
+from jaxbias.estimators.conditional_checks import policy_of
 from jaxbias.estimators.estimate import Estimate, wald
-from jaxbias.estimators.gaussian import make_log
+from jaxbias.estimators.logs import make_log
 from jaxbias.estimators.newton import NewtonFit
 from jaxbias.estimators.spread import Spread, first_doubt, sigma_figures, sigma_of_arm, spread_of
 from jaxbias.estimators.unknown_sigma import UnknownSigma, chains_with_sigma, newton_with_sigma
@@ -40,7 +41,7 @@ def fit_with_sigma(
 
     def one(trial: tuple[Any, History]) -> tuple[NewtonFit, Spread]:
         key, log = trial
-        given: Any = policy if log.draws is None else policy.given(log.draws)  # pyright: ignore  (of Thompson)
+        given = policy_of(policy, log)
         spread = spread_of(log, of_arm)
         steps = make_log(log.arms, log.rewards, log.forced_steps, log.num_arms, log.batch_sizes)
         parameters = UnknownSigma(of_arm=of_arm, is_free=spread.is_free)

@@ -15,44 +15,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxbias.estimators.draws import Draws, make_draws, with_covariance, with_squares
-from jaxbias.history import seen_by_batch
-from jaxbias.likelihood import (
-    Choices,
-    choices_made,
-    log_prob_of_choices,
-    over_steps,
-    slope_of_choices,
-    statistics_before,
-)
+from jaxbias.estimators.logs import Log, drift_of, running, variance_of
+from jaxbias.likelihood import Choices, log_prob_of_choices, over_steps, slope_of_choices
 from jaxbias.policies import ArmStatistics, Policy
 
 STEP_LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of the search for the most likely path: a full Newton step, or the best part of it
-FEW_CHOICES = 16
+FEW_CHOICES = 16  # arms: beyond, the program of one sum after the other is long to compile
 LONGEST_STEP = 3.0  # of a Newton step, in standard errors: further away the quadratic says little
 LAPLACE_ROUNDS = 20  # at most, towards the Gaussian's own maximum; five or six are usual
 CLOSE = 0.05  # in standard errors: as near as the Gaussian's own maximum needs to be, as the paths drawn there correct it
-NO_PULL = 1e-8  # pulls, where there is none: what it adds to a variance is lost in the rounding of float32
-
-
-class Log(NamedTuple):
-    """One trial: what was pulled, and what stays fixed while the rewards vary. A step is one pull, or in a batch all of one arm.
-
-    Fields:
-        arms, rewards: which arm each step pulled, and the sum of what it gave.
-        sizes: how many pulls each step is.
-        choices: what was chosen from the state before each step.
-        pulls: of each arm before the step.
-    """
-
-    arms: Int[Array, " steps"]
-    rewards: Float[Array, " steps"]
-    sizes: Int[Array, " steps"]
-    choices: Choices
-    pulls: Int[Array, "steps arms"]
 
 
 class Quadratics(NamedTuple):
@@ -78,65 +52,6 @@ class Gaussian(NamedTuple):
     covariance: Float[Array, "arms arms"]
 
 
-def make_log(
-    arms: Int[Array, " steps"],
-    rewards: Float[Array, " steps"],
-    forced: Bool[Array, " steps"],
-    num_arms: int,
-    batch_sizes: tuple[int, ...] | None = None,
-) -> Log:
-    """A trial, with one step for each pull."""
-    if batch_sizes is None:
-        choices = Choices(arm=arms, number=1 - forced.astype(jnp.int32))
-    else:
-        choices = Choices(arm=None, number=choices_made(arms, forced, num_arms, seen_by_batch(batch_sizes)))
-    return _with_pulls(arms, rewards, jnp.ones_like(arms), choices, num_arms)
-
-
-def condense(
-    arms: Int[Array, " steps"],
-    rewards: Float[Array, " steps"],
-    forced: Bool[Array, " steps"],
-    num_arms: int,
-    batch_sizes: tuple[int, ...],
-) -> Log:
-    """The same trial with as many steps for each batch as arms, where it has more pulls: nothing is chosen between them."""
-    large = np.asarray(batch_sizes) > num_arms
-    steps_of_batch = np.where(large, num_arms, batch_sizes)
-    first_step = np.cumsum(steps_of_batch) - steps_of_batch
-    batch, within = np.repeat(np.arange(len(batch_sizes)), batch_sizes), np.arange(sum(batch_sizes)) - seen_by_batch(batch_sizes)
-    within_batch = jnp.where(jnp.asarray(large[batch]), arms, jnp.asarray(within, arms.dtype))
-    place = jnp.asarray(first_step[batch], arms.dtype) + within_batch
-    num_steps = int(steps_of_batch.sum())
-    by_arm = jnp.asarray(np.repeat(large, steps_of_batch))
-    which = np.arange(num_steps) - np.repeat(first_step, steps_of_batch)
-    new_arms = jnp.where(by_arm, jnp.asarray(which, arms.dtype), jnp.zeros(num_steps, arms.dtype).at[place].max(arms))
-    choices = jnp.zeros((num_steps, num_arms), jnp.int32).at[first_step[batch], arms].add(1 - forced.astype(jnp.int32))
-    sizes = jnp.zeros(num_steps, arms.dtype).at[place].add(1)
-    return _with_pulls(
-        new_arms, jnp.zeros(num_steps, rewards.dtype).at[place].add(rewards), sizes, Choices(None, choices), num_arms
-    )
-
-
-def _with_pulls(arms: Array, rewards: Array, sizes: Array, choices: Choices, num_arms: int) -> Log:
-    pulls = statistics_before(arms, rewards, num_arms, sizes).pulls
-    return Log(arms=arms, rewards=rewards, sizes=sizes, choices=choices, pulls=pulls)
-
-
-def _running(arms: Int[Array, " steps"], path: Float[Array, " steps"], num_arms: int) -> Float[Array, "steps arms"]:
-    return statistics_before(arms, path, num_arms).total
-
-
-def _variance(log: Log, sigma: Float[Array, " arms"]) -> Float[Array, " steps"]:
-    """Of what each step gave, had the arms been fixed in advance; next to none where a batch has no pull of the arm."""
-    return jnp.square(sigma)[log.arms] * jnp.maximum(log.sizes.astype(sigma.dtype), NO_PULL)
-
-
-def _drift(log: Log, mean: Float[Array, " arms"], path: Float[Array, " steps"]) -> Float[Array, " steps"]:
-    """How far the expected sums are above those of the path."""
-    return mean[log.arms] * log.sizes.astype(mean.dtype) - path
-
-
 def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadratics:
     """The curvature is minus the second derivative where the policy says that it is never negative, and otherwise the Fisher
     information of the choice, which never is: for a softmax of the sums the two are the same."""
@@ -156,7 +71,7 @@ def _quadratics(policy: Policy, log: Log, path: Float[Array, " steps"]) -> Quadr
         nothing = jnp.all(choices.number == 0)  # where nothing was chosen the policy need not say anything
         return jax.tree.map(lambda leaf: jnp.where(nothing, 0, leaf), Quadratics(value=value, slope=slope, curvature=curvature))
 
-    return over_steps(one, log.pulls, _running(log.arms, path, log.pulls.shape[1]), log.choices)
+    return over_steps(one, log.pulls, running(log.arms, path, log.pulls.shape[1]), log.choices)
 
 
 def _information_of_choice(probability: Float[Array, " choices"], jacobian: Float[Array, "choices arms"]) -> Array:
@@ -179,7 +94,7 @@ def _smooth(log: Log, mean: Float[Array, " arms"], sigma: Float[Array, " arms"],
     """The backward pass: what the choices after a step say about the sums before it, as a quadratic in the deviation."""
     num_arms = mean.shape[0]
     chosen = jax.nn.one_hot(log.arms, num_arms, dtype=path.dtype)
-    prior, drift = 1 / _variance(log, sigma), _drift(log, mean, path)
+    prior, drift = 1 / variance_of(log, sigma), drift_of(log, mean, path)
 
     def body(carry: tuple[Array, Array], step: Any) -> tuple[tuple[Array, Array], Smoother]:
         information, score = carry
@@ -240,9 +155,9 @@ def _improve(policy: Policy, log: Log, sigma: Float[Array, " arms"], mean: Float
     """A Newton step towards the most likely path, cut short where that is better."""
 
     def height(path: Array) -> Array:
-        total = _running(log.arms, path, mean.shape[0])
+        total = running(log.arms, path, mean.shape[0])
         log_probs = over_steps(lambda pulls, total: policy.log_probs(ArmStatistics(pulls, total)), log.pulls, total)
-        prior = -jnp.square(_drift(log, mean, path)) / _variance(log, sigma) / 2
+        prior = -jnp.square(drift_of(log, mean, path)) / variance_of(log, sigma) / 2
         return jnp.sum(prior + jax.vmap(log_prob_of_choices)(log.choices, log_probs))
 
     walk, (change, _) = _follow(log, _smooth(log, mean, sigma, path, _quadratics(policy, log, path)))
@@ -275,7 +190,7 @@ def laplace(
         missing = -(_off(log, path) + place.walk.mean) * by_variance
         information = place.walk.covariance * by_variance[:, None] * by_variance[None]
         step, length = newton_step(information, missing)
-        far = jnp.maximum(length, jnp.max(jnp.abs(place.change) / jnp.sqrt(_variance(log, sigma))))
+        far = jnp.maximum(length, jnp.max(jnp.abs(place.change) / jnp.sqrt(variance_of(log, sigma))))
         return rounds + 1, far, mean + place.length * step, place.path
 
     first = (jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, start.dtype), start, log.rewards)
@@ -311,8 +226,8 @@ def draw_paths(
     """
     around = _quadratics(policy, log, path)
     smoother = _smooth(log, mean, sigma, path, around)
-    num_arms, prior, drift = mean.shape[0], 1 / _variance(log, sigma), _drift(log, mean, path)
-    seen = jnp.square(_drift(log, mean, log.rewards)) if squares else None
+    num_arms, prior, drift = mean.shape[0], 1 / variance_of(log, sigma), drift_of(log, mean, path)
+    seen = jnp.square(drift_of(log, mean, log.rewards)) if squares else None
 
     def body(carry: tuple[Array, Array, Array | None], step: Any) -> tuple[tuple[Array, Array, Array | None], None]:
         deviation, log_weight, square = carry  # (arms, paths): paths next to each other in memory
@@ -331,7 +246,7 @@ def draw_paths(
     paths = 2 * jax.eval_shape(noise, numbers[0]).shape[0]
     nothing = jnp.zeros((num_arms, paths), path.dtype)
     start = (nothing, jnp.zeros(paths, path.dtype), nothing if squares else None)
-    total = _running(log.arms, path, num_arms)
+    total = running(log.arms, path, num_arms)
     steps = (log.arms, log.choices, log.pulls, total, around.value, smoother, prior, drift, numbers, seen)
     (deviation, log_weight, square), _ = jax.lax.scan(body, start, steps)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from jaxbias.estimators.matching import Match, Schedule, Simulated, average_pulled, search, simulate_means, summarise_trials
+from jaxbias.estimators.matching import Match, Simulated, search, summarise_trials
+from jaxbias.estimators.replicas import Schedule, average_pulled, simulate_means
 from jaxbias.estimators.spread import Spread, pool
 from jaxbias.policies import Policy
 from jaxbias.rewards import Normal

@@ -19,9 +19,10 @@ from jaxbias.estimators.batches import Batches, split_into_batches
 from jaxbias.estimators.bounded import EdgeInterval, edge_interval
 from jaxbias.estimators.checks import check_history, check_level, check_num_steps, check_rewards, check_unit_rewards
 from jaxbias.estimators.estimate import Estimate, status_of, wald
-from jaxbias.estimators.matching import Match, invert, make_schedule, match, of_arms
+from jaxbias.estimators.matching import Match, invert, match
 from jaxbias.estimators.matching_sigma import match_with_sigma
 from jaxbias.estimators.naive import clip_to_family
+from jaxbias.estimators.replicas import make_schedule, of_arms
 from jaxbias.estimators.spread import Spread, check_spread, first_doubt, sigma_figures, sigma_of_arm, spread_of
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy

@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.chains import Chains, ChainSummary, sample_chains, start_chains
 from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
-from jaxbias.estimators.gaussian import Log, draw_paths, most_likely_path
+from jaxbias.estimators.gaussian import draw_paths, most_likely_path
+from jaxbias.estimators.logs import Log
 from jaxbias.policies import Policy
 from jaxbias.randomness import flattened, root_words, step_key
 from jaxbias.rewards import Normal

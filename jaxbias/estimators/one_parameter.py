@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias.compiling import compiled
 from jaxbias.estimators.batches import Batches, split_into_batches
 from jaxbias.estimators.bounded import bounded_interval
+from jaxbias.estimators.conditional_checks import policy_of
 from jaxbias.estimators.counts import MOST_STATES, TABLE_STATES, Grid, as_draws, count_paths, share_shapes, table_sizes
 from jaxbias.estimators.draws import Draws, Moments
 from jaxbias.estimators.natural import (
@@ -135,7 +136,7 @@ def _fit_batch(
     @sequential_vmap  # a choice between two programs stays one
     def one(key: Any, log: History, order: Int[Array, " arms"]) -> OneParameterFit:
         record = record_of(log)
-        given = policy if log.draws is None else policy.given(log.draws)
+        given = policy_of(policy, log)
         confidence = jnp.asarray(level, log.rewards.dtype)
         if plan.shape is not None:
             return _fit_exactly(given, family, record, confidence, Grid(shape=plan.shape, order=order), plan)

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.chains import Chains, sample_chains, start_chains
 from jaxbias.estimators.draws import Draws, moments
-from jaxbias.estimators.gaussian import Log, draw_paths, laplace
+from jaxbias.estimators.gaussian import draw_paths, laplace
+from jaxbias.estimators.logs import Log
 from jaxbias.estimators.newton import NewtonFit, make_noise, search, with_summary
 from jaxbias.estimators.spread import pool
 from jaxbias.policies import Policy

@@ -129,7 +129,8 @@ def test_the_noise_of_a_long_log_is_made_when_it_is_needed(monkeypatch):
 def test_the_score_is_zero_at_the_estimate():
     """At the estimate, other random numbers must find the expected sums where the observed ones are."""
     from jaxbias.estimators.draws import moments as moments_of
-    from jaxbias.estimators.gaussian import draw_paths, make_log, most_likely_path
+    from jaxbias.estimators.gaussian import draw_paths, most_likely_path
+    from jaxbias.estimators.logs import make_log
 
     policy, family = jb.LilUCB(tau=1.0), jb.Normal()
     history = jb.simulate(jax.random.key(3), policy, family, [1.0, 0.75, 0.5], 20)

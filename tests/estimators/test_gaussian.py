@@ -12,7 +12,8 @@ from scipy.stats import qmc
 
 import jaxbias as jb
 from jaxbias.estimators.draws import expected_total, moments
-from jaxbias.estimators.gaussian import draw_paths, make_log, most_likely_path
+from jaxbias.estimators.gaussian import draw_paths, most_likely_path
+from jaxbias.estimators.logs import make_log
 from jaxbias.estimators.newton import newton
 from jaxbias.likelihood import selection_log_probs
 
