@@ -19,6 +19,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logit, xlogy
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from jaxbias.randomness import normal
 from jaxbias.settings import NON_NEGATIVE, POSITIVE, Allowed, check_settings, is_concrete, setting, settings
 
 Tree = TypeVar("Tree")
@@ -67,7 +68,7 @@ class Normal:
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """mean + sigma z, with z standard normal."""
         sigma = jnp.asarray(self.sigma, mean.dtype)
-        return mean + sigma * jax.random.normal(key, jnp.shape(mean), mean.dtype)
+        return mean + sigma * normal(key, jnp.shape(mean), mean.dtype)
 
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """-(reward - mean)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
@@ -206,7 +207,13 @@ def has_natural(family: Any) -> bool:
 
 def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:
     """The tree with every leaf that has one value per arm replaced by the value of this arm."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[arm] if getattr(leaf, "shape", ()) == (num_arms,) else leaf, tree)
+
+    def value(leaf: Any) -> Any:
+        if getattr(leaf, "shape", ()) != (num_arms,):
+            return leaf
+        return jnp.asarray(leaf).at[arm].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+    return jax.tree.map(value, tree)
 
 
 def check_family(family: Any, mean: Any) -> None:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.layout import settle
-from jaxbias.randomness import root_words, step_key
+from jaxbias.randomness import normal, root_words, step_key
 from jaxbias.settings import POSITIVE, Allowed, one_of, setting
 
 Density = Callable[..., Float[Array, ""]]
@@ -211,7 +211,7 @@ def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"]
 def _draws(
     words: Array, number: Int[Array, ""], like: Float[Array, "*steps"]
 ) -> tuple[Float[Array, "*steps"], Float[Array, "2"]]:
-    noise = jax.random.normal(step_key(words, number * PURPOSES), like.shape, like.dtype)
+    noise = normal(step_key(words, number * PURPOSES), like.shape, like.dtype)
     uniform = jax.random.uniform(step_key(words, number * PURPOSES + 1), (2,), like.dtype)
     return settle((noise, uniform))
 

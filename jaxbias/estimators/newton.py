@@ -18,7 +18,7 @@ from jaxbias.estimators.draws import Draws, Moments, expected_total, moments
 from jaxbias.estimators.gaussian import draw_paths, most_likely_path
 from jaxbias.estimators.logs import Log
 from jaxbias.policies import Policy
-from jaxbias.randomness import flattened, root_words, step_key
+from jaxbias.randomness import flattened, normal, root_words, step_key
 from jaxbias.rewards import Normal
 from jaxbias.sampling import Sampler
 
@@ -161,8 +161,8 @@ def make_noise(key: PRNGKeyArray, log: Log, pairs: int) -> Callable[[Int[Array, 
     steps, dtype = log.arms.shape[0], log.rewards.dtype
     if steps * pairs > NOISE_AT_ONCE:
         words = root_words(key)
-        return lambda step: jax.random.normal(step_key(words, step), (pairs,), dtype)
-    made = jax.random.normal(flattened(key), (steps, pairs), dtype)
+        return lambda step: normal(step_key(words, step), (pairs,), dtype)
+    made = normal(flattened(key), (steps, pairs), dtype)
     return lambda step: made[step]
 
 

@@ -16,6 +16,7 @@ from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.noise import TAU, choice_log_probs, choose, tau_at
 from jaxbias.policies.tables import BetaTables, nodes_for, start_tables
 from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
+from jaxbias.randomness import normal
 from jaxbias.settings import FINITE, POSITIVE, is_zero, setting, settings
 
 
@@ -58,7 +59,7 @@ class Thompson(StatisticsPolicy):
     def draw(self, key: PRNGKeyArray, state: ArmStatistics) -> Float[Array, " arms"]:
         """What the posterior of every arm gives, before any noise."""
         location, scale = self.posterior(state)
-        return settle(location + scale * jax.random.normal(key, location.shape, location.dtype))
+        return settle(location + scale * normal(key, location.shape, location.dtype))
 
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """argmax of the posterior draws plus noise."""

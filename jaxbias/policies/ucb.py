@@ -58,7 +58,7 @@ class TabulatedUCB(IndexPolicy):
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""
-        return state.mean + self.width.at[state.pulls].get(mode="promise_in_bounds")
+        return state.mean + self.width.at[state.pulls].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 @settings
