@@ -172,6 +172,27 @@ def test_every_core_is_used_unless_told_otherwise():
         assert run.stdout == f"{expected}\n"
 
 
+def test_loops_in_one_piece_have_the_same_bits():
+    """Of a simulation with ties, of the estimators, and of 0/1 rewards."""
+    code = """
+import os, sys, jax, jaxbias as jb
+if sys.argv[1] == "whole":
+    jb.use_all_cores()
+    assert "small_while_loop_byte_threshold" in os.environ["XLA_FLAGS"]
+key, policy = jax.random.key(0), jb.LilUCB(tau=0.5)
+history = jb.simulate(key, policy, jb.Normal(), [1.0, 0.5, 0.0], num_steps=30, num_trials=20)
+print(jb.conditional_mle(key, history, policy, jb.Normal(), num_paths=128).mean.tolist())
+print(jb.mean_matching(key, history, policy, jb.Normal(), num_paths=128).mean.tolist())
+print(jb.measure_bias(key, jb.Greedy(), jb.Bernoulli(), [0.5, 0.5], num_steps=30, num_trials=3000).bias.tolist())
+print(jb.measure_bias(key, jb.Thompson(), jb.Normal(), [0.5, 0.5], num_steps=30, num_trials=3000).bias.tolist())
+"""
+    others = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    run = lambda how: subprocess.run(
+        [sys.executable, "-c", code, how], env={**others, "JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=True
+    )
+    assert run("whole").stdout == run("in kernels").stdout != ""
+
+
 def test_one_device_and_traced_values_are_not_spread():
     assert device_count(trial_mesh(1, ())) == 1
     assert jax.jit(lambda value: jnp.asarray(trial_mesh(100, value) is None))(1.0)

@@ -106,7 +106,7 @@ def test_what_stopping_changes_and_what_it_does_not():
 
 
 def test_a_batch_is_not_stopped_inside():
-    rule = jb.StopAtDifference(threshold=0.1)
+    rule = jb.StopAtDifference(threshold=0.3)
     history = jb.simulate(KEY, jb.Uniform(), jb.Normal(), [0.0, 0.0], 30, 100, stop=rule, batch_size=[4, 6, 20])
     assert set(np.asarray(history.lengths)) == {4, 10, 30}
 

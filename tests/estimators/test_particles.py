@@ -19,10 +19,10 @@ MANY = 2**14
 
 
 def agree(found, expected, log_normaliser):
-    """Expected sums within 4 of the Monte Carlo errors that the groups say, which are small."""
+    """Expected sums within 5 of the Monte Carlo errors that 16 groups say (of Student's t, one in 6,000), which are small."""
     error = np.sqrt(np.diag(found.error))
     assert (error < 0.2 * np.sqrt(np.diag(found.covariance))).all()
-    assert (np.abs(np.asarray(found.total) - expected) < 4 * error).all()
+    assert (np.abs(np.asarray(found.total) - expected) < 5 * error).all()
     assert abs(float(found.log_normaliser) - float(log_normaliser)) < 0.1
 
 
