@@ -24,6 +24,8 @@ from jaxbias.stopping import StoppingRule
 from jaxbias.tuning import fit_settings
 
 LONGEST = 2**20  # steps of a log that is simulated over and over: minutes; beyond, hours
+PATHS, FEW_PATHS = 2**14, 2**11  # trials that mean matching simulates, for standard errors known to 1%; where a step is dear
+WORK = 2**31  # steps of all trials together, for some 20 seconds a time
 SIMULATES = ("conditional_mle", "mean_matching")
 INTEGRALS = 2**16  # steps x arms^2 for which Thompson's conditional likelihood is integrated unasked: a minute; beyond, many
 BETA_INTEGRALS = 2**14  # likewise for BetaThompson, which integrates for every particle
@@ -197,7 +199,9 @@ def _compare(
     propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
     options: dict[str, Any] = dict(methods=methods, level=level, propensities=propensities, progress=tell, **ending._asdict())
     scale = _within(log.history, family) if lacks_sigma(family) else None
-    table = compare(key, log.history, policy, family, scale=scale, **options)
+    cheap = hasattr(policy, "sample") and log.history.allocation == "independent"
+    num_paths = max(FEW_PATHS, min(PATHS, WORK // log.history.num_steps)) if cheap else FEW_PATHS
+    table = compare(key, log.history, policy, family, scale=scale, num_paths=num_paths, **options)
     return dataclasses.replace(table, reasons={**table.reasons, **left_out})
 
 

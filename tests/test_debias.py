@@ -44,8 +44,8 @@ def test_the_numbers_are_those_of_the_calls(whole):
         history = jb.History(arms=jnp.asarray(arms, jnp.int32), rewards=jnp.asarray(rewards), num_arms=3)
         fit_key, table_key, bias_key = (jax.random.fold_in(KEY, purpose) for purpose in range(3))
         methods = [name for name in METHODS if name not in ("data_splitting", "batched_ols")]
-        table = jb.compare(table_key, history, POLICY, FAMILY, methods=methods)
-        matching = jb.mean_matching(jax.random.fold_in(table_key, list(METHODS).index("mean_matching")), history, POLICY, FAMILY)
+        table = jb.compare(table_key, history, POLICY, FAMILY, methods=methods, num_paths=2**14)
+        matching = table.estimates["mean_matching"]
         bias = jb.bias_at(bias_key, history, POLICY, FAMILY, matching.mean)
         fit = jb.check_fit(fit_key, history, POLICY)
     assert list(whole.table.estimates) == methods

@@ -40,6 +40,7 @@ class Question(NamedTuple):
     stop: Any = None
     num_steps: int | None = None
     scale: Any = None
+    num_paths: int = 2048
 
 
 def _to_the_end(ask: Question) -> History:
@@ -54,15 +55,18 @@ def _propensity_weighting(ask: Question) -> Estimate:
     return propensity_weighting(_to_the_end(ask), family=ask.family, level=ask.level, **source)
 
 
+def _mean_matching(ask: Question) -> Estimate:
+    asked = (ask.key, ask.history, _known(ask), ask.family)
+    return mean_matching(*asked, level=ask.level, num_paths=ask.num_paths, stop=ask.stop, num_steps=ask.num_steps)
+
+
 METHODS: dict[str, Callable[[Question], Estimate]] = {
     "sample_mean": lambda ask: sample_mean(ask.history, ask.family, level=ask.level),
     "data_splitting": lambda ask: data_splitting(ask.history, ask.family, level=ask.level),
     "propensity_weighting": _propensity_weighting,
     "adaptive_weighting": lambda ask: adaptive_weighting(_to_the_end(ask), _known(ask), ask.family, level=ask.level),
     "conditional_mle": lambda ask: conditional_mle(ask.key, _to_the_end(ask), _known(ask), ask.family, level=ask.level),
-    "mean_matching": lambda ask: mean_matching(
-        ask.key, ask.history, _known(ask), ask.family, level=ask.level, stop=ask.stop, num_steps=ask.num_steps
-    ),
+    "mean_matching": _mean_matching,
     "batched_ols": lambda ask: batched_ols(_to_the_end(ask), ask.family, level=ask.level),
     "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level, scale=ask.scale),
 }
@@ -140,6 +144,7 @@ def compare(
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
     scale: ArrayLike | None = None,
+    num_paths: int = 2048,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
@@ -155,6 +160,7 @@ def compare(
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
+        num_paths: trials that `mean_matching` simulates at a time.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -178,7 +184,7 @@ def compare(
             progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            asked = Question(own_key, history, policy, family, level, propensities, stop, num_steps, scale)
+            asked = Question(own_key, history, policy, family, level, propensities, stop, num_steps, scale, num_paths)
             estimates[name] = METHODS[name](asked)
         except ValueError as error:
             reasons[name] = str(error)
