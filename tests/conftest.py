@@ -3,9 +3,9 @@
 import os
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "/tmp/jaxbias-test-cache")  # a second run compiles little
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304"
-)  # as the command line
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # modules share many small programs, and forget them
+# Loops in one piece, as on the command line.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # whichever test comes first; those of several devices say how many
 
 from jaxtyping import install_import_hook

@@ -95,7 +95,7 @@ def test_two_processes_give_one_answer(tmp_path):
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two0.csv").read_bytes()
 
 
-MANY_TRIALS, MANY_STEPS = ["--steps", "50", "--trials", 10**9], ["--steps", "8000000", "--trials", "512"]
+MANY_TRIALS, MANY_STEPS = ["--steps", "50", "--trials", 10**9], ["--steps", "8000000", "--trials", "8192"]
 
 
 @pytest.mark.slow
