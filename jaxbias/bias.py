@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias.compiling import compiled
-from jaxbias.devices import collect, device_count, on_each_device, trial_mesh
+from jaxbias.devices import collect, device_count, on_each_device, one_ahead, trial_mesh
 from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.randomness import trial_words
 from jaxbias.rewards import Family
@@ -129,8 +129,9 @@ def measure_bias(
     asked = Asked(trajectory=trajectory, after=after, choose=choose)
     run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, plan=plan, asked=asked, mesh=mesh)
     merged, snapshots = None, []
-    for firsts in chunks.starts(progress):
-        moments, snapshot = jax.device_get(collect(run(problem, root, firsts, jnp.uint32(num_trials)), mesh))
+    count = jnp.uint32(num_trials)
+    for found in one_ahead(run(problem, root, firsts, count) for firsts in chunks.starts(progress)):
+        moments, snapshot = jax.device_get(collect(found, mesh))
         merged = _merge_blocks(merged, moments)
         snapshots.append(snapshot)
     kept = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_trials], *snapshots)

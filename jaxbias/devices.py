@@ -9,7 +9,7 @@ of them gets the whole result.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -73,6 +73,17 @@ def on_each_device(function: Callable[[Any], Any], mesh: Mesh | None) -> Callabl
     along = PartitionSpec(TRIALS)
     # Not checked for which values differ between devices: no device reads those of another.
     return jax.shard_map(function, mesh=mesh, in_specs=along, out_specs=along, check_vma=False)
+
+
+def one_ahead(started: Iterable[Any]) -> Iterator[Any]:
+    """Each of these results once the next has been started, so that the devices do not wait for what is done with it."""
+    before = None
+    for result in started:
+        if before is not None:
+            yield before
+        before = result
+    if before is not None:
+        yield before
 
 
 def collect(found: Any, mesh: Mesh | None, count: int | None = None) -> Any:

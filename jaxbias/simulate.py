@@ -28,7 +28,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 LANES = 16  # a chunk is a whole number of these: the widest vector of a CPU, in 32-bit numbers
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
-CHUNK_STATE = 2**15  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
+CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
 CHUNK_ACCELERATOR = 131_072  # trials at once on a GPU: enough to fill it
 CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256 MB of arms and rewards
 LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds

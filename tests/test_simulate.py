@@ -185,7 +185,7 @@ def test_bad_input_is_named(change, message, unchecked):
 
 
 def test_chunks_of_many_arms_are_smaller():
-    assert trials_at_once(1) == CHUNK
+    assert trials_at_once(2) == CHUNK
     assert trials_at_once(200) * 200 <= CHUNK_STATE < (trials_at_once(200) + 1) * 200
     wide = dict(policy=jb.Greedy(), family=jb.Normal(), mean=np.linspace(1, 0, 40), num_steps=50)
     run = lambda size: jb.measure_bias(jax.random.key(0), num_trials=3000, chunk_size=size, **wide)
