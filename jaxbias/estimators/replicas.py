@@ -13,9 +13,6 @@ from jaxbias.rewards import Family, at_arm
 from jaxbias.steps import ONE_BY_ONE, Plan, Problem, make_moments, run_trials, start_trials, statistics_of
 from jaxbias.stopping import StoppingRule
 
-LONG = 2**18  # steps: a table of widths, one for each number of pulls, is then larger than the cache of a core
-TOGETHER = 1024  # trials of so many steps: what they read of the table stays in the cache
-
 
 class Schedule(NamedTuple):
     """Which steps of a log were forced, and to which arm; its batches, and the rule that could stop it."""
@@ -127,18 +124,10 @@ def simulate_means(
 
 def _follow(problem: Problem, words: Array, schedule: Schedule) -> tuple[Any, ArmStatistics]:
     """Trials that are forced where, and to the arm, that a log was: their states at the end, and what each arm has."""
-    steps, trials = schedule.arms.shape[0], words.shape[-1]
-    moments = make_moments(steps, schedule.plan, schedule.arms, schedule.forced)
-
-    def follow(words: Array) -> tuple[Any, ArmStatistics]:
-        start = start_trials(problem, schedule.plan, words.shape[-1])
-        progress, _ = run_trials(problem, words, start, moments, emit=lambda *_: None)
-        return progress.state, statistics_of(progress)
-
-    if steps < LONG or trials % TOGETHER:
-        return follow(words)
-    groups = jax.lax.map(follow, words.reshape(2, -1, TOGETHER).swapaxes(0, 1))
-    return jax.tree.map(lambda leaf: leaf.reshape(trials, *leaf.shape[2:]), groups)
+    moments = make_moments(schedule.arms.shape[0], schedule.plan, schedule.arms, schedule.forced)
+    start = start_trials(problem, schedule.plan, words.shape[-1])
+    progress, _ = run_trials(problem, words, start, moments, emit=lambda *_: None)
+    return progress.state, statistics_of(progress)
 
 
 def average_pulled(trials: Trials) -> tuple[Float[Array, " arms"], Float[Array, "trials arms"], Float[Array, " arms"]]:

@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import root
 
 import jaxbias as jb
-from jaxbias.estimators import replicas
 from jaxbias.estimators.bounded import edge_interval
 
 TWO, FIVE = [1.0, 0.75], [1.0, 0.75, 0.5, 0.38, 0.25]
@@ -185,19 +184,6 @@ def test_one_arm_and_one_row():
     found = match(jb.History(arms=jnp.array([0]), rewards=jnp.array([0.7]), num_arms=1), jb.Greedy())
     np.testing.assert_allclose(found.mean, 0.7, atol=1e-4)
     np.testing.assert_allclose(found.stderr, 1.0, rtol=0.1)
-
-
-def test_trials_of_long_logs_in_groups_are_the_same_trials(monkeypatch):
-    policy, family = jb.LilUCB(tau=0.3), jb.Normal()
-    history = jb.simulate(jax.random.key(0), policy, family, TWO, num_steps=30)
-    whole = match(history, policy, num_paths=512)
-    monkeypatch.setattr(replicas, "LONG", 20)
-    monkeypatch.setattr(replicas, "TOGETHER", 128)
-    jax.clear_caches()
-    parts = match(history, policy, num_paths=512)
-    np.testing.assert_array_equal(whole.mean, parts.mean)
-    np.testing.assert_array_equal(whole.stderr, parts.stderr)
-    jax.clear_caches()  # what was compiled in groups
 
 
 def test_new_values_do_not_recompile():
