@@ -20,7 +20,7 @@ import jaxbias as jb
 
 TRIALS, SIZE, NUMBER = 1_000, 50, 10
 MEAN = [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]
-POLICIES = {"Thompson": jb.Thompson(), "ExplorationSampling": jb.ExplorationSampling()}
+POLICIES = {"Thompson": jb.Thompson(), "ExplorationSampling": jb.policies.ExplorationSampling()}
 FAMILY = jb.Normal(sigma=1.0)
 RULE = jb.StopAtMean(threshold=0.9, arm=0, first=10)
 STOPPED_MEAN, STOPPED_STEPS = [0.5, 0.5], 60

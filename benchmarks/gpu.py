@@ -16,7 +16,6 @@ that the data stay in the cache, as chunks are sized for on a CPU.
 import json
 import math
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +25,12 @@ import numpy as np
 from common import finish, in_child, machine, parser, peak_memory, print_machine, timed
 
 import jaxbias as jb
-from jaxbias.devices import device_count, on_each_device, trial_mesh
-from jaxbias.simulate import Chunks, prepare, split_into_chunks, trials_at_once
-from jaxbias.steps import Plan
+from jaxbias._core.chunks import TrialChunks, split_trials, trials_at_once
+from jaxbias._core.devices import device_count, on_each_device, trial_mesh
+from jaxbias.bias import measured
+from jaxbias.simulation.steps import Batching
+from jaxbias.simulation.trials import prepare
 
-bias = import_module("jaxbias.bias")  # the room, where `jb.measure_bias` is its function
 FAMILY, POLICY, NOISY = jb.Normal(), jb.LilUCB(), jb.LilUCB(tau=1.0)
 OUTPUT = Path(__file__).parent / "output"
 PATHS = {"newton": 1024, "mean_matching": 2048}  # the defaults of the estimators
@@ -68,10 +68,10 @@ def bandwidth(size: int, repeats: int) -> float:
     return 2 * values.nbytes / min(timed(lambda: add(values))[0] for _ in range(max(repeats, 3)))
 
 
-def chunks_of(trials: int, arms: int) -> tuple[Any, Chunks]:
+def chunks_of(trials: int, arms: int) -> tuple[Any, TrialChunks]:
     """How `measure_bias` divides so many trials."""
-    mesh = trial_mesh(math.ceil(trials / bias.BLOCK), ())
-    return mesh, split_into_chunks(trials, None, bias.BLOCK, trials_at_once(arms), device_count(mesh))
+    mesh = trial_mesh(math.ceil(trials / measured.BLOCK), ())
+    return mesh, split_trials(trials, None, measured.BLOCK, trials_at_once(arms), device_count(mesh))
 
 
 def compiled_chunk(trials: int, steps: int, arms: int) -> Any:
@@ -79,9 +79,9 @@ def compiled_chunk(trials: int, steps: int, arms: int) -> Any:
     mesh, chunks = chunks_of(trials, arms)
     root, problem = prepare(jax.random.key(0), POLICY, FAMILY, means(arms), steps, trials)
     firsts = next(chunks.starts(progress=False))
-    asked = bias.Asked(trajectory=False, after=None, choose=None)
-    options = dict(num_steps=steps, size=chunks.size, plan=Plan(), asked=asked, mesh=mesh)
-    return bias._measure_chunk.lower(problem, root, firsts, jnp.uint32(trials), **options).compile()
+    asked = measured.Asked(trajectory=False, after=None, choose=None)
+    options = dict(num_steps=steps, size=chunks.size, batching=Batching(), asked=asked, mesh=mesh)
+    return measured._measure_chunk.lower(problem, root, firsts, jnp.uint32(trials), **options).compile()
 
 
 def bytes_per_step(trials: int, steps: int, arms: int) -> float:
@@ -142,7 +142,7 @@ def estimation(name: str, logs: int, steps: int, arms: int, stream: float, repea
     if name == "newton":
         moved = float(np.sum(estimate.diagnostics["rounds"])) * PATHS[name] * steps * 2 * (arms + 1) * 4
     else:
-        moved = float(np.sum(estimate.diagnostics["simulated_trials"])) * steps * bytes_per_step(PATHS[name], steps, arms)
+        moved = float(np.sum(estimate.diagnostics["simulated_paths"])) * steps * bytes_per_step(PATHS[name], steps, arms)
     return {
         "what": name,
         **dict(logs=logs, steps=steps, arms=arms, compile=compile_time, seconds=best),

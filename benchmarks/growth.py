@@ -82,7 +82,7 @@ def climb(ladder: Ladder, repeats: int) -> dict[str, Any]:
     for size in ladder.sizes:
         run = prepare(ladder.tool, ladder.base._replace(**{ladder.over: size}))
         took, result = seconds_of(run, repeats)
-        seconds.append(took * (1e6 / simulated_trials(result) if counts_trials(ladder) else 1))
+        seconds.append(took * (1e6 / simulated_paths(result) if counts_trials(ladder) else 1))
         jax.clear_caches()  # a process may have only so many memory maps, and every size is compiled anew
     fitted = exponent(ladder.sizes[-FITTED:], seconds[-FITTED:])
     return {**ladder._asdict(), "base": ladder.base._asdict(), "seconds": seconds, "exponent": fitted}
@@ -98,8 +98,8 @@ def counts_trials(ladder: Ladder) -> bool:
     return ladder.tool == "mean_matching" and ladder.over != "trials"
 
 
-def simulated_trials(estimate: Any) -> float:
-    return float(np.sum(estimate.diagnostics["simulated_trials"]))
+def simulated_paths(estimate: Any) -> float:
+    return float(np.sum(estimate.diagnostics["simulated_paths"]))
 
 
 def memory(trials: Sequence[int]) -> dict[str, list[float]]:

@@ -29,9 +29,9 @@ def compare(logs: int, steps: int, repeats: int) -> dict[str, float]:
     """Seconds for all logs, and for the bare simulation of the trials that took."""
     history = jb.simulate(jax.random.key(0), POLICY, FAMILY, MEAN, num_steps=steps, num_trials=logs, progress=False)
     first, _, estimate = timed(lambda: fit(history))
-    trials = int(np.sum(estimate.diagnostics["simulated_trials"]))
+    trials = int(np.sum(estimate.diagnostics["simulated_paths"]))
 
-    def simulate() -> jb.BiasSummary:
+    def simulate() -> jb.bias.BiasSummary:
         return jb.measure_bias(jax.random.key(2), POLICY, FAMILY, MEAN, num_steps=steps, num_trials=trials, progress=False)
 
     simulate()

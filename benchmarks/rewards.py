@@ -21,7 +21,6 @@ TRIALS, STEPS, LONG = 1_000, 200, 5_000
 MEANS = ([0.3, 0.35], [0.02, 0.03, 0.025])
 POLICIES = {"BetaThompson": jb.BetaThompson(), "EpsilonGreedy(0.1)": jb.EpsilonGreedy(0.1)}
 METHODS = {"conditional_mle": jb.conditional_mle, "mean_matching": jb.mean_matching}
-EDGE = "at the edge of what the family allows"
 FIVE = [0.3, 0.35, 0.25, 0.3, 0.2]
 
 
@@ -34,12 +33,9 @@ def measure(name: str, mean: Sequence[float], trials: int) -> list[dict[str, Any
         seconds, _, estimate = timed(lambda by=estimate_by: by(jax.random.key(1), history, policy, family))
         setting = f"{name}, {'/'.join(map(str, mean))}"
         rows.append({"setting": setting, "method": method, "seconds": seconds, **quality(history, estimate, mean)})
-        rows[-1]["at_edge"] = 100 * float(np.mean(np.asarray(estimate.diagnostics["status"]) == jb.STATUS.index(EDGE)))
+        rows[-1]["at_edge"] = 100 * float(np.mean(np.asarray(estimate.status) == jb.Status.AT_EDGE))
         print_quality(rows[-1])
     return rows
-
-
-EDGE = "at the edge of what the family allows"
 
 
 def long_log(steps: int) -> dict[str, Any]:

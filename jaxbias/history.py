@@ -1,6 +1,7 @@
 """A history: which arms were pulled, what they gave, and which pulls were forced; simulated, or a log of one's own."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxbias.policies import ArmStatistics
+from jaxbias._core.errors import ArgumentError, refuse_first
+from jaxbias._core.settings import as_float, is_concrete
+from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
 ALLOCATIONS = ("independent", "shares")
+FEW_SIZES = 8  # of batches, that a message lists
+NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integrates at each step needs hundreds of times that
 
 
 @partial(
@@ -21,7 +26,7 @@ ALLOCATIONS = ("independent", "shares")
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class History:
-    """What happened, step by step, in one trial or in a batch of them (a leading axis of trials).
+    """What happened, step by step, in one trial or in many (a leading axis of trials).
 
     Arguments:
         arms: the arm pulled at each step, 0 to num_arms - 1.
@@ -78,7 +83,7 @@ class History:
         return None if self.batch_sizes is None else seen_by_batch(self.batch_sizes)
 
     def trial(self, number: int) -> "History":
-        """One trial of a batch of them, without what follows its end."""
+        """One trial of many, without what follows its end."""
         one: History = jax.tree.map(lambda leaf: leaf[number], self)
         return one if one.lengths is None else cut(one, int(one.lengths))
 
@@ -130,3 +135,87 @@ def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -
     steps = jnp.arange(arms.shape[0])
     first = jnp.full(num_arms, arms.shape[0]).at[arms].min(steps)
     return first[arms] == steps
+
+
+def check_history(history: History) -> History:
+    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end."""
+    arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
+    if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
+        problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
+        raise ArgumentError("history", history, "arms and rewards of one shape, (steps,) or (trials, steps)", problem=problem)
+    if not jnp.issubdtype(arms.dtype, jnp.integer):
+        allowed = f"whole numbers from 0 to {history.num_arms - 1}"
+        raise ArgumentError("history.arms", arms, allowed, problem=f"is of {arms.dtype}")
+    if is_concrete((arms, rewards)):
+        numbers = np.asarray(arms)
+        outside = (numbers < 0) | (numbers >= history.num_arms)
+        refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
+        refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
+    _check_batches(history, arms.shape[-1])
+    checked = History(
+        arms=arms.astype(jnp.int32),
+        rewards=rewards,
+        num_arms=history.num_arms,
+        forced=jnp.asarray(history.forced_steps),
+        held_out=None if history.held_out is None else as_float(history.held_out),
+        draws=None if history.draws is None else as_float(history.draws),
+        lengths=history.lengths,
+        batch_sizes=history.batch_sizes,
+        allocation=history.allocation,
+    )
+    if history.lengths is None or arms.ndim == 2 or not is_concrete(history.lengths):
+        return checked
+    return cut(checked, int(history.lengths))
+
+
+def check_whole(history: History, method: str) -> None:
+    """Refuses trials of different lengths, for a method that takes one log of them at a time."""
+    if history.lengths is not None:
+        allowed = f"one of them for {method}, history.trial(0)"
+        raise ArgumentError("history", history, allowed, problem="has trials that a rule stopped early")
+
+
+def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
+    """The most steps an experiment could have had, where a rule could stop it."""
+    if num_steps is None:
+        return history.num_steps
+    if stop is None or num_steps < history.num_steps:
+        allowed = lambda name: f"{history.num_steps}, as in the log, or more, and is only used with {name('stop')}"
+        raise ArgumentError("num_steps", num_steps, allowed)
+    return num_steps
+
+
+def _check_batches(history: History, num_steps: int) -> None:
+    if history.allocation not in ALLOCATIONS:
+        raise ArgumentError("history.allocation", history.allocation, "'independent' or 'shares'")
+    sizes = history.batch_sizes
+    if sizes is not None and (not isinstance(sizes, tuple) or min(sizes, default=0) < 1 or sum(sizes) != num_steps):
+        few = not isinstance(sizes, tuple) or len(sizes) <= FEW_SIZES
+        shown = repr(sizes) if few else f"{len(sizes)} sizes that sum to {sum(sizes)}"
+        allowed = f"a tuple of sizes, 1 or more, that sum to {num_steps} steps"
+        raise ArgumentError("history.batch_sizes", sizes, allowed, problem=f"is {shown}")
+
+
+def check_unit_rewards(history: History, policy: Any) -> None:
+    """Refuses rewards outside 0 to 1 for a policy that counts them as successes and failures."""
+    if complete_policy(policy).unit_rewards and is_concrete(history.rewards):
+        outside = ~((np.asarray(history.rewards) >= 0) & (np.asarray(history.rewards) <= 1))
+        refuse_first("history.rewards", outside, history.rewards, f"from 0 to 1 for {policy_name(policy)}")
+
+
+def first_unpulled(history: History) -> tuple[int, int] | None:
+    """The first trial, and in it the first arm, without a single pull."""
+    arms = np.atleast_2d(history.arms)
+    pulled = np.zeros((arms.shape[0], history.num_arms), bool)
+    np.put_along_axis(pulled, arms, True, axis=1)
+    missing = np.argwhere(~pulled)
+    return (int(missing[0, 0]), int(missing[0, 1])) if len(missing) else None
+
+
+def by_trial(one: Callable[..., Any], history: History, *others: Any) -> Any:
+    """`one(history, *others)` of one trial, or of each trial of several, as many at once as fit."""
+    if history.arms.ndim == 1:
+        return one(history, *others)
+    at_once = NUMBERS_AT_ONCE // (history.num_steps * history.num_arms)
+    size = max(1, min(at_once, history.arms.shape[0]))
+    return jax.lax.map(lambda trial: one(*trial), (history, *others), batch_size=size)

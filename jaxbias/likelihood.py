@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxbias.policies import ArmStatistics, Policy, keeps_statistics
+from jaxbias._core.jit import compiled
+from jaxbias.history import History, by_trial, check_unit_rewards
+from jaxbias.policies import ArmStatistics, Policy, complete_policy
 from jaxbias.rewards import Family, at_arm
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
@@ -24,7 +26,7 @@ CUBES_AT_ONCE = 2**19  # steps x arms^3: an integral's nodes grow with the arms,
 Seen = Int[np.ndarray, " steps"] | None  # how many rewards each choice had seen, where that is not all before it
 
 
-def log_density(
+def trial_log_density(
     policy: Policy,
     family: Family,
     mean: Float[Array, " arms"],
@@ -68,7 +70,7 @@ def choice_log_probs(
     policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int, seen: Seen = None
 ) -> Float[Array, "steps arms"]:
     """The log-probability of every arm at every step, read off the policy before the step, or before its batch."""
-    if not keeps_statistics(policy):
+    if not complete_policy(policy).keeps_statistics:
         log_probs = _replayed_log_probs(policy, arms, rewards, num_arms)
         return log_probs if seen is None else log_probs[seen]
     before = statistics_before(arms, rewards, num_arms)
@@ -145,3 +147,24 @@ def _replayed_log_probs(
         return after, policy.log_probs(state)
 
     return jax.lax.scan(body, jax.tree.map(jnp.asarray, policy.init(num_arms)), (arms, rewards))[1]
+
+
+def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trials steps arms"]:
+    """The log-probability of every arm at every step, read off the policy before the step."""
+    check_unit_rewards(history, policy)
+    return _replayed(policy, history)
+
+
+@compiled
+def _replayed(policy: Policy, history: History) -> Array:
+    def one(trial: History) -> Array:
+        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
+
+    return by_trial(one, history)
+
+
+def is_random(log_probs: np.ndarray) -> bool:
+    """Whether the choices are random beyond breaking ties: at some step every arm has a chance, or two have different ones."""
+    possible = np.isfinite(log_probs)
+    uneven = possible & (log_probs < log_probs.max(axis=-1, keepdims=True))
+    return bool(uneven.any() or possible.all(axis=-1).any())

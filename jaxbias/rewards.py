@@ -1,17 +1,12 @@
 """Reward families: how one reward is drawn, and how likely it was, given its arm's mean.
 
-A family is two functions, `sample(key, mean)` and `log_prob(reward, mean)`. What a family knows about each arm (such as one
-sigma per arm) is a leaf with one value per arm; `at_arm` picks the value of the arm that was pulled.
-
-A family may also bring `variance(mean)`, where it is an exponential family with the reward as its statistic, which makes its
-score (reward - mean) / variance; `mean_range`, the ends of what its means can be; and `mean_allowed`, the same as a test. Where
-rewards can all be at an end, `edge_mean(pulls, chance)` is the mean at which that has a given chance. With `natural(mean)`, the
-parameter in which the log-likelihood of a reward is linear in the reward, and `from_natural`, its inverse, the conditional
-likelihood can be maximised.
+A family is two functions, `sample(key, mean)` and `log_prob(reward, mean)`. `BaseFamily` documents what a family may bring beside
+them; a class of the user's own need not derive from it. What a family knows about each arm (such as one sigma per arm) is a leaf
+with one value per arm; `at_arm` picks the value of the arm that was pulled.
 """
 
 import math
-from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +14,12 @@ import numpy as np
 from jax.scipy.special import gammaln, logit, xlogy
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from jaxbias.randomness import normal
-from jaxbias.settings import NON_NEGATIVE, POSITIVE, Allowed, check_settings, is_concrete, setting, settings
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.randomness import normal
+from jaxbias._core.settings import NON_NEGATIVE, POSITIVE, Allowed, always, check_settings, is_concrete, setting, settings
 
 Tree = TypeVar("Tree")
 EACH = "each"  # in place of a sigma: to be estimated, one for each arm
-
-
-def _is_sigma(value: np.ndarray) -> Any:
-    return True if value.dtype.kind == "U" else POSITIVE.test(value)  # words are for `check_family`
-
-
-SIGMA = Allowed(POSITIVE.description, _is_sigma)
 
 
 @runtime_checkable
@@ -46,8 +35,125 @@ class Family(Protocol):
         ...
 
 
+class BaseFamily:
+    """What a family may bring beside `sample` and `log_prob`.
+
+    With `variance` it is an exponential family with the reward as its statistic, whose score is (reward - mean) / variance. With
+    `natural` and `from_natural` too, its conditional likelihood can be maximised.
+
+    Attributes:
+        mean_range: the smallest and the largest possible mean.
+        mean_allowed: the same as a test of means.
+    """
+
+    mean_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    mean_allowed: ClassVar[Allowed | None] = None
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """One reward for each mean."""
+        raise TypeError(f"{type(self).__name__} has no sample of {mean} with {key}")
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The log-density, or log-probability, of each reward."""
+        raise TypeError(f"{type(self).__name__} has no log_prob of {reward} at {mean}")
+
+    def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """Of one reward with this mean."""
+        raise TypeError(f"{type(self).__name__} has no variance at {mean}")
+
+    def natural(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The parameter in which the log-likelihood of a reward is linear in the reward."""
+        raise TypeError(f"{type(self).__name__} has no natural parameter at {mean}")
+
+    def from_natural(self, natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The mean at a natural parameter."""
+        raise TypeError(f"{type(self).__name__} has no natural parameter {natural}")
+
+    def edge_mean(self, pulls: Float[Array, "*shape"], chance: float) -> Float[Array, "*shape"]:
+        """The mean at which `pulls` rewards are all at the lower end of the range with probability `chance`."""
+        raise TypeError(f"{type(self).__name__} has no mean at which {pulls} rewards at one end have chance {chance}")
+
+    def brings(self, *names: str) -> bool:
+        """Whether it has methods of these names of its own."""
+        return all(getattr(type(self), name) is not getattr(BaseFamily, name) for name in names)
+
+    @property
+    def has_variance(self) -> bool:
+        """Whether it says how much one reward varies, given its mean."""
+        return self.brings("variance")
+
+    @property
+    def has_natural(self) -> bool:
+        """Whether it says all that the conditional likelihood needs of an exponential family."""
+        return self.brings("variance", "natural", "from_natural")
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether its rewards can all be at an end of its range."""
+        return self.brings("edge_mean")
+
+
+UNKNOWN_FAMILY = BaseFamily()  # where nothing is known of the rewards; one object, as it is compared by identity
+
+
 @settings
-class Normal:
+class PlainFamily(BaseFamily):
+    """Wraps a class of the user's own that does not derive from `BaseFamily`, and adds the defaults."""
+
+    family: Any
+
+    def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The family's own."""
+        return self.family.sample(key, mean)
+
+    def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The family's own."""
+        return self.family.log_prob(reward, mean)
+
+    def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The family's own."""
+        return self.family.variance(mean)
+
+    def natural(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The family's own."""
+        return self.family.natural(mean)
+
+    def from_natural(self, natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The family's own."""
+        return self.family.from_natural(natural)
+
+    def edge_mean(self, pulls: Float[Array, "*shape"], chance: float) -> Float[Array, "*shape"]:
+        """The family's own."""
+        return self.family.edge_mean(pulls, chance)
+
+    def brings(self, *names: str) -> bool:
+        """Whether the class has methods of these names."""
+        return all(callable(getattr(self.family, name, None)) for name in names)
+
+    @property
+    def mean_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the class says."""
+        return getattr(self.family, "mean_range", BaseFamily.mean_range)
+
+    @property
+    def mean_allowed(self) -> Allowed | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the class says."""
+        return getattr(self.family, "mean_allowed", None)
+
+    def __repr__(self) -> str:
+        """As the user knows it."""
+        return repr(self.family)
+
+
+def complete_family(family: Any) -> BaseFamily:
+    """The family with everything that `BaseFamily` documents; a `Normal` without its sigma as `UnknownSigma`."""
+    if isinstance(family, Normal) and (family.sigma is None or isinstance(family.sigma, str)):
+        return UnknownSigma(each=family.sigma == EACH)
+    return family if isinstance(family, BaseFamily) else PlainFamily(family)
+
+
+@settings
+class Normal(BaseFamily):
     """Normal rewards.
 
     Arguments:
@@ -59,7 +165,7 @@ class Normal:
     -1.6121
     """
 
-    sigma: Any = setting(default=1.0, allowed=SIGMA)
+    sigma: Any = setting(default=1.0, allowed=POSITIVE)
 
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """sigma^2."""
@@ -77,19 +183,30 @@ class Normal:
         return -0.5 * jnp.square((reward - mean) / sigma) - jnp.log(sigma) - half_log_two_pi
 
 
-def lacks_sigma(family: Any) -> TypeGuard["Normal"]:
-    """Whether this is the Normal family with a sigma that is to be estimated."""
-    return isinstance(family, Normal) and (family.sigma is None or isinstance(family.sigma, str))
+@settings
+class UnknownSigma(BaseFamily):
+    """Normal rewards whose sigma is to be estimated: what estimators make of `Normal(sigma=None)` and `Normal(sigma="each")`.
+
+    Arguments:
+        each: whether every arm has a sigma of its own.
+    """
+
+    each: bool = setting(default=False, static=always)
+
+    def __repr__(self) -> str:
+        """As the user wrote it."""
+        return f"Normal(sigma={EACH!r})" if self.each else "Normal(sigma=None)"
 
 
 def check_sigma(family: Any, purpose: str) -> None:
-    """Raises ValueError where the family has no sigma yet and the purpose needs one."""
-    if lacks_sigma(family):
-        raise ValueError(f"family.sigma is {family.sigma!r}; allowed in {purpose}: a standard deviation, one or one per arm")
+    """Raises where the family has no sigma yet and the purpose needs one."""
+    if isinstance(family, UnknownSigma):
+        sigma = EACH if family.each else None
+        raise ArgumentError("family.sigma", sigma, f"a standard deviation, one or one per arm, for {purpose}")
 
 
 @settings
-class Bernoulli:
+class Bernoulli(BaseFamily):
     """Rewards of 0 and 1; the mean is the probability of 1.
 
     >>> import jax.numpy as jnp
@@ -97,7 +214,7 @@ class Bernoulli:
     -1.3863
     """
 
-    mean_allowed = Allowed("a number from 0 to 1 for each arm", lambda mean: (mean >= 0) & (mean <= 1))
+    mean_allowed = Allowed("from 0 to 1 for each arm", lambda mean: (mean >= 0) & (mean <= 1))
     mean_range = (0.0, 1.0)
 
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -127,7 +244,7 @@ class Bernoulli:
 
 
 @settings
-class Poisson:
+class Poisson(BaseFamily):
     """Counts: 0, 1, 2 and so on.
 
     >>> import jax.numpy as jnp
@@ -135,7 +252,7 @@ class Poisson:
     -1.6931
     """
 
-    mean_allowed = Allowed("a finite number, 0 or more, for each arm", NON_NEGATIVE.test)
+    mean_allowed = Allowed("0 or more, and finite, for each arm", NON_NEGATIVE.test)
     mean_range = (0.0, float("inf"))
 
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -168,7 +285,7 @@ class Poisson:
 
 
 @settings
-class Exponential:
+class Exponential(BaseFamily):
     """Positive rewards, such as waiting times, whose standard deviation is their mean.
 
     >>> import jax.numpy as jnp
@@ -176,7 +293,7 @@ class Exponential:
     -1.6931
     """
 
-    mean_allowed = Allowed("a finite number above 0 for each arm", POSITIVE.test)
+    mean_allowed = Allowed("positive and finite for each arm", POSITIVE.test)
     mean_range = (0.0, float("inf"))
 
     def variance(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -200,11 +317,6 @@ class Exponential:
         return -1 / natural
 
 
-def has_natural(family: Any) -> bool:
-    """Whether the family says all that the conditional likelihood needs of an exponential family."""
-    return all(hasattr(family, name) for name in ("variance", "mean_range", "natural", "from_natural"))
-
-
 def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:
     """The tree with every leaf that has one value per arm replaced by the value of this arm."""
 
@@ -216,20 +328,22 @@ def at_arm(tree: Tree, arm: jax.Array, num_arms: int) -> Tree:
     return jax.tree.map(value, tree)
 
 
-def check_family(family: Any, mean: Any) -> None:
-    """Raises ValueError where the family's settings or the means are not ones it can have."""
-    if not isinstance(family, Family):
-        raise ValueError(f"family is {family!r}; allowed: an object with sample(key, mean) and log_prob(reward, mean)")
-    check_settings(family, "family")
-    if lacks_sigma(family) and family.sigma not in (None, EACH):
-        allowed = f"a number; to be estimated: None (one for all arms) or '{EACH}' (one for each arm)"
-        raise ValueError(f"family.sigma is {family.sigma!r}; allowed: {allowed}")
+def check_family(family: Any, mean: Any) -> BaseFamily:
+    """The family, completed; refused where its settings or the means are not ones it can have."""
+    if isinstance(family, type) or not isinstance(family, Family):
+        raise ArgumentError("family", family, "an object with sample(key, mean) and log_prob(reward, mean)")
     num_arms = mean.shape[-1]
-    for leaf in jax.tree.leaves(family):
+    if isinstance(family, Normal) and isinstance(family.sigma, str) and family.sigma != EACH:
+        allowed = f"a standard deviation; to estimate it, None (one for all arms) or '{EACH}' (one for each arm)"
+        raise ArgumentError("family.sigma", family.sigma, allowed)
+    completed = complete_family(family)
+    if not isinstance(completed, UnknownSigma):
+        check_settings(family, "family", num_arms)
+    for leaf in jax.tree.leaves(completed):
         if hasattr(leaf, "shape") and leaf.shape not in ((), (num_arms,)):
-            raise ValueError(
-                f"family has a setting of shape {leaf.shape}; allowed: one number, or one for each of {num_arms} arms"
-            )
-    allowed = getattr(family, "mean_allowed", None)
+            allowed = f"one number, or one for each of {num_arms} arms"
+            raise ArgumentError("family", family, allowed, problem=f"has a setting of shape {leaf.shape}")
+    allowed = completed.mean_allowed
     if allowed is not None and is_concrete(mean) and not np.all(allowed.test(np.asarray(mean))):
-        raise ValueError(f"mean is {mean.tolist()}; {type(family).__name__} allows {allowed.description}")
+        raise ArgumentError("mean", mean, f"{allowed.description}, with {type(family).__name__} rewards")
+    return completed

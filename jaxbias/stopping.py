@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.settings import COUNT, FINITE, POSITIVE, Allowed, check_settings, setting, settings
 from jaxbias.policies import ArmStatistics, StatisticsPolicy
-from jaxbias.settings import FINITE, POSITIVE, Allowed, check_settings, setting, settings
 
 StoppingRule = Callable[[ArmStatistics], Any]
-STEP = Allowed("a whole number, 1 or more", lambda value: value >= 1)
+ARM = Allowed("the number of an arm", lambda value: value >= 0)
 
 
 @settings
@@ -37,8 +38,8 @@ class StopAtDifference:
     """
 
     threshold: Any = setting(default=1.0, allowed=POSITIVE)
-    first: Any = setting(default=1, allowed=STEP)
-    every: Any = setting(default=1, allowed=STEP)
+    first: Any = setting(default=1, allowed=COUNT)
+    every: Any = setting(default=1, allowed=COUNT)
 
     def __call__(self, statistics: ArmStatistics) -> Bool[Array, ""]:
         """Whether this is a look, and the difference is large enough."""
@@ -61,10 +62,10 @@ class StopAtMean:
     """
 
     threshold: Any = setting(default=0.0, allowed=FINITE)
-    arm: Any = setting(default=0, allowed=Allowed("the number of an arm", lambda value: value >= 0))
-    control: Any = setting(default=None, allowed=Allowed("the number of an arm", lambda value: value >= 0))
-    first: Any = setting(default=1, allowed=STEP)
-    every: Any = setting(default=1, allowed=STEP)
+    arm: Any = setting(default=0, allowed=ARM)
+    control: Any = setting(default=None, allowed=ARM)
+    first: Any = setting(default=1, allowed=COUNT)
+    every: Any = setting(default=1, allowed=COUNT)
 
     def __call__(self, statistics: ArmStatistics) -> Bool[Array, ""]:
         """Whether this is a look, and the mean is high enough."""
@@ -74,7 +75,7 @@ class StopAtMean:
 
 
 def _known_means(statistics: ArmStatistics) -> Float[Array, " arms"]:
-    """The sample means; not a number, with which nothing compares, for an arm that was never pulled."""
+    """The sample means; NaN, for which every comparison is false, for an arm that was never pulled."""
     return jnp.where(statistics.pulls > 0, statistics.mean, jnp.nan)
 
 
@@ -88,14 +89,14 @@ def check_stop(stop: Any, num_arms: int) -> None:
     if stop is None:
         return
     if not callable(stop) or isinstance(stop, type):
-        raise ValueError(f"stop is {stop!r}; allowed: a function from pulls and sums to whether to stop, or None")
+        raise ArgumentError("stop", stop, "a function from pulls and sums to whether to stop, or None")
     check_settings(stop, "stop")
     if isinstance(stop, StopAtDifference) and num_arms < 2:
-        raise ValueError(f"stop is {stop} and there is {num_arms} arm; allowed: two or more arms to be compared")
+        raise ArgumentError("stop", stop, f"a rule for one arm, as there is {num_arms} arm and nothing to compare it with")
     if isinstance(stop, StopAtMean):
         for name, arm in (("arm", stop.arm), ("control", stop.control)):
             if isinstance(arm, int) and arm >= num_arms:
-                raise ValueError(f"stop.{name} is {arm}; allowed: 0 to {num_arms - 1}")
+                raise ArgumentError(f"stop.{name}", arm, f"from 0 to {num_arms - 1}")
     found = jax.eval_shape(stop, StatisticsPolicy().init(num_arms))
     if getattr(found, "shape", None) != () or found.dtype != bool:
-        raise ValueError(f"stop returns {found}; allowed: one truth value")
+        raise ArgumentError("stop", stop, "a function that returns one truth value", problem=f"returns {found}")

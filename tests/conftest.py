@@ -1,11 +1,18 @@
 """Shape and type checks on every annotated function, strict promotion of dtypes and ranks, and the problems tests share."""
 
 import os
+import time
+from pathlib import Path
+
+STARTED = time.monotonic()
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "/tmp/jaxbias-test-cache")  # a second run compiles little
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # modules share many small programs, and forget them
 # Loops in one piece, as on the command line.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304")
+FLAGS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304"
+# Most of the time of the tests is XLA compiling, which takes half the time without LLVM's optimisations. The long statistical
+# checks (-m slow) compute for longer than they compile, and keep them.
+QUICK_TO_COMPILE = "--xla_backend_optimization_level=0"
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # whichever test comes first; those of several devices say how many
 
 from jaxtyping import install_import_hook
@@ -24,6 +31,8 @@ from jaxbias.likelihood import selection_log_probs
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+MOST_MAPS = 30_000  # memory maps after which compiled functions are forgotten; one module makes up to 20,000
+
 POLICIES = {
     "greedy": jb.Greedy(),
     "greedy-first": jb.Greedy(ties="first"),
@@ -37,19 +46,68 @@ POLICIES = {
     "thompson": jb.Thompson(),
     "thompson-noisy": jb.Thompson(tau=0.5),
     "beta-thompson": jb.BetaThompson(),
-    "exploration-sampling": jb.ExplorationSampling(),
-    "beta-exploration-sampling": jb.BetaExplorationSampling(),
+    "exploration-sampling": jb.policies.ExplorationSampling(),
+    "beta-exploration-sampling": jb.policies.BetaExplorationSampling(),
     "exp3": jb.Exp3(),
     "uniform": jb.Uniform(),
     "play-the-winner": jb.PlayTheWinner(),
 }
 
 
+# Ties, a sampler of its own, and a state that is not pulls and sums: the default run has these where what is checked depends
+# little on the policy, and `slow` has the others.
+KINDS = ("greedy", "thompson", "exp3")
+
+
+def some_now_others_slow(names, now=KINDS):
+    """Parameters: those named now, and the others marked slow."""
+    return [name if name in now else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def pytest_addoption(parser):
+    help_text = "stop starting slow tests after so many seconds; those left are skipped, and listed by -rs"
+    parser.addoption("--slow-seconds", type=float, default=None, help=help_text)
+    parser.addoption(
+        "--slow-start", type=int, default=0, help="which slow test is the first, so that runs with a limit take turns"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """With a limit of time, the slow tests from another place on in every run."""
+    if config.getoption("slow_seconds") is not None and items:
+        start = config.getoption("slow_start") * 37 % len(items)  # a prime, so that the next run begins somewhere else
+        items[:] = items[start:] + items[:start]
+
+
+def pytest_runtest_setup(item):
+    limit = item.config.getoption("slow_seconds")
+    if limit is not None and time.monotonic() - STARTED > limit:
+        pytest.skip(f"no time left of {limit:.0f} seconds")
+
+
+def pytest_configure(config):
+    """Before JAX computes anything, in every worker."""
+    slow = config.getoption("markexpr", "") == "slow"
+    os.environ.setdefault("XLA_FLAGS", FLAGS if slow else f"{FLAGS} {QUICK_TO_COMPILE}")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_what_was_compiled():
-    """Compiled functions hold memory maps, of which a process may have 65,000: all the modules together have more."""
+    """Compiled functions hold memory maps, of which a process may have 65,530: all the modules together have more.
+
+    Modules share many programs, so nothing is forgotten before a process has half as many as it may have.
+    """
     yield
-    jax.clear_caches()
+    if memory_maps() > MOST_MAPS:
+        jax.clear_caches()
+
+
+def memory_maps():
+    """How many memory maps this process has; 0 where there is no such list, and no such limit."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 @pytest.fixture(params=POLICIES)

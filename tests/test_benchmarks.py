@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxbias.likelihood import log_density
+from jaxbias.likelihood import trial_log_density
 
 SCRIPTS = Path(__file__).parent.parent / "benchmarks"
 TRIALS, STEPS = 20_000, 30
-
-pytestmark = pytest.mark.xdist_group("benchmarks")  # one worker, so that what takes long to set up is set up once
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +62,23 @@ def found(benchmark, tmp_path_factory):
     path = tmp_path_factory.mktemp("benchmark") / "new" / "found.json"
     benchmark.main([f"--trials={TRIALS}", f"--steps={STEPS}", "--repeats=1", f"--json={path}"])
     return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "common"))
+def test_every_script_loads_and_says_what_it_does(load, name, capsys):
+    """With every name that it uses of the package; most of them run in full only in the slow tests."""
+    with pytest.raises(SystemExit) as ended:
+        load(name).main(["--help"])
+    assert ended.value.code == 0
+    assert "usage" in capsys.readouterr().out
+
+
+def test_golden_results_are_compared_to_the_bit(load):
+    compare, before = load("golden").compare, {"a: mean": np.array([1.0, np.nan]), "a: stderr": np.array([0.5, 0.5])}
+    assert compare(before, {name: value.copy() for name, value in before.items()}) == []
+    changed = {"a: mean": np.array([1.25, np.nan]), "b: mean": np.zeros(1)}
+    assert compare(before, changed) == ["only in the file: a: stderr", "only in this run: b: mean", "a: mean: 0.5"]
+    assert compare(before, before | {"a: mean": np.zeros(3)}) == ["a: mean: shape (2,), now (3,)"]
 
 
 @pytest.mark.parametrize("name", ["NumPy", "tuned NumPy", "numba", "C"])
@@ -173,7 +188,7 @@ def test_numpy_log_density_is_that_of_jaxbias_but_for_a_constant(cmle, log, dtyp
     density = cmle.Density(arms, dtype)
     ours = np.array([density(mean[arms].astype(dtype), vector.astype(dtype)) for vector in vectors])
     problem = (cmle.POLICY, cmle.FAMILY, jnp.asarray(mean), jnp.asarray(arms))
-    theirs = np.array([log_density(*problem, jnp.asarray(vector), forced) for vector in vectors])
+    theirs = np.asarray(jax.jit(jax.vmap(lambda vector: trial_log_density(*problem, vector, forced)))(jnp.asarray(vectors)))
     assert np.ptp(theirs) > 1  # there is something to agree on
     np.testing.assert_allclose(ours - ours[0], theirs - theirs[0], atol=1e-4)
 

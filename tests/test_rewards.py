@@ -78,6 +78,7 @@ def test_the_natural_parameter_and_back(family, x64):
 
 
 @pytest.mark.parametrize("family", [jb.Poisson(), jb.Exponential()], ids=["poisson", "exponential"])
+@pytest.mark.slow
 def test_mean_matching_takes_them(family):
     """Greedy leaves the sample means too low on average; matched, an arm left early goes up."""
     history = jb.simulate(jax.random.key(3), jb.EpsilonGreedy(), family, [1.0, 1.5], num_steps=30, num_trials=40)

@@ -1,4 +1,4 @@
-"""The application that the commands register with, and what they all have."""
+"""The application that the commands register with."""
 
 from contextvars import ContextVar
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 import jaxbias as jb
 
-TYPED: ContextVar[list[str]] = ContextVar("TYPED")  # the words of this run, for a report to repeat
+TYPED: ContextVar[list[str]] = ContextVar("TYPED")  # the arguments of this run, which a report repeats
 
 app = typer.Typer(
     help="Measure and remove the bias of adaptively collected data.",
@@ -28,4 +28,4 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version.", c
 
 @app.callback()
 def _common(version: Version = False) -> None:
-    del version  # its own callback has answered
+    del version  # handled by its callback

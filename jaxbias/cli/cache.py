@@ -1,34 +1,27 @@
-"""What the command line compiled before is kept in the user's cache directory, so that the second run starts at once.
+"""Compiled programs are cached in the user's cache directory, so later runs start faster.
 
-Where: $JAXBIAS_CACHE, or jaxbias under the system's cache directory (~/.cache on Linux). Off: JAXBIAS_CACHE=off. JAX's own
-JAX_COMPILATION_CACHE_DIR, where it is set, is left as it is.
+The directory is $JAXBIAS_CACHE, or jaxbias in the system's cache directory ($XDG_CACHE_HOME or ~/.cache on Linux).
+JAXBIAS_CACHE=off turns the cache off. If JAX's own JAX_COMPILATION_CACHE_DIR is set, it is used instead.
 """
 
 import os
-import sys
 from pathlib import Path
+
+import platformdirs
 
 OFF = "off"
 
 
 def cache_directory() -> Path | None:
-    """Where compiled functions are kept; None where they are not."""
+    """Where compiled programs are cached; None if they are not."""
     asked = os.environ.get("JAXBIAS_CACHE", "")
     if asked == OFF:
         return None
-    return Path(asked) if asked else _system_directory() / "jaxbias"
-
-
-def _system_directory() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(asked) if asked else platformdirs.user_cache_path("jaxbias", appauthor=False)
 
 
 def use_cache() -> None:
-    """Has JAX keep what it compiles, in this process; where the directory cannot be made, it goes without."""
+    """Has JAX cache what it compiles in this process; without a writable directory nothing is cached."""
     directory = cache_directory()
     if directory is None or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
@@ -40,5 +33,5 @@ def use_cache() -> None:
         import jax
 
         jax.config.update("jax_compilation_cache_dir", str(directory))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # there are many small ones
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # most programs are small, and there are many
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how the words in them become numbers."""
+"""Options that several commands share."""
 
 import inspect
 from collections.abc import Callable
@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from jaxbias.naming import FIT, PolicyName, Ties
+from jaxbias._core.errors import ArgumentError
+from jaxbias.naming.names import PolicyName, Ties
+from jaxbias.naming.settings import FIT
 
 Number = float | None
 Numbers = list[float] | None
 Policy = Annotated[PolicyName, typer.Option(help="What chooses the arms.")]
-Seed = Annotated[int, typer.Option(help="Another seed gives other random numbers.", min=0, max=2**32 - 1)]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=2**32 - 1)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Sigma = Annotated[Numbers, typer.Option(help="Standard deviation of normal rewards (1); once, or once for each arm.")]
+Sigma = Annotated[Numbers, typer.Option(help="Standard deviation of normal rewards (1); give it once, or once for each arm.")]
 
 
 def _setting(text: str, **options: Any) -> Any:
@@ -22,7 +24,7 @@ def _setting(text: str, **options: Any) -> Any:
 
 
 def number_or_fit(text: str) -> Any:
-    """A number, or the word that has it estimated from the log."""
+    """A number, or the word for estimating it from the log."""
     if text == FIT:
         return text
     try:
@@ -36,30 +38,36 @@ def _number_or_fit(text: str) -> Any:
 
 
 def _policy_options(
-    tau: Annotated[Any, _number_or_fit("Scale of the Gumbel noise (0). debias: fit, to estimate it.")] = None,
+    tau: Annotated[Any, _number_or_fit("Scale of the Gumbel noise (0). In debias, fit estimates it.")] = None,
     ties: Annotated[Ties | None, _setting("Which of several best arms is pulled (random).")] = None,
     epsilon: Annotated[
-        Any, _number_or_fit("epsilon-greedy: probability of exploring (0.1); debias: or fit. lil-ucb: its epsilon (0.01).")
+        Any,
+        _number_or_fit(
+            "epsilon-greedy: probability of exploring (0.1); in debias, fit estimates it. lil-ucb: its epsilon (0.01)."
+        ),
     ] = None,
     beta: Annotated[Number, _setting("lil-ucb: its beta (1).")] = None,
     delta: Annotated[Number, _setting("lil-ucb: its delta (0.005).")] = None,
-    gamma: Annotated[Number, _setting("exp3: share of uniform exploration, and rate of learning (0.1).")] = None,
+    gamma: Annotated[Number, _setting("exp3: share of uniform exploration and learning rate (0.1).")] = None,
     prior_mean: Annotated[
-        Numbers, _setting("thompson, exploration-sampling: mean of the prior (0); once, or once for each arm.")
+        Numbers, _setting("thompson, exploration-sampling: prior mean (0); give it once, or once for each arm.")
     ] = None,
-    prior_sigma: Annotated[Numbers, _setting("The same: standard deviation of the prior (5); likewise.")] = None,
-    policy_sigma: Annotated[Numbers, _setting("The same: the sigma of rewards it assumes (--sigma, or 1); likewise.")] = None,
+    prior_sigma: Annotated[
+        Numbers, _setting("thompson, exploration-sampling: prior standard deviation (5); once or for each arm.")
+    ] = None,
+    policy_sigma: Annotated[
+        Numbers, _setting("thompson, exploration-sampling: assumed sigma of the rewards (--sigma, or 1); once or for each arm.")
+    ] = None,
     prior_success: Annotated[
-        Numbers, _setting("beta-thompson, beta-exploration-sampling: successes in the prior (1); likewise.")
+        Numbers, _setting("beta-thompson, beta-exploration-sampling: successes in the prior (1); once or for each arm.")
     ] = None,
-    prior_failure: Annotated[Numbers, _setting("The same: failures in the prior (1); likewise.")] = None,
-    balls: Annotated[Numbers, _setting("play-the-winner: balls of each arm at the start (1); likewise.")] = None,
-    added: Annotated[Numbers, _setting("play-the-winner: balls added after a pull (1); likewise.")] = None,
+    prior_failure: Annotated[
+        Numbers, _setting("beta-thompson, beta-exploration-sampling: failures in the prior (1); once or for each arm.")
+    ] = None,
+    balls: Annotated[Numbers, _setting("play-the-winner: balls of each arm at the start (1); once or for each arm.")] = None,
+    added: Annotated[Numbers, _setting("play-the-winner: balls added after a pull (1); once or for each arm.")] = None,
 ) -> dict[str, Any]:
     return {name: value for name, value in locals().items() if value not in (None, [])}
-
-
-POLICY_SETTINGS = tuple(inspect.signature(_policy_options).parameters)
 
 
 def _rule(text: str) -> Any:
@@ -67,16 +75,13 @@ def _rule(text: str) -> Any:
 
 
 def _stop_options(
-    stop_difference: Annotated[Number, _rule("Stop when the largest sample mean is ahead of the next by this.")] = None,
+    stop_difference: Annotated[Number, _rule("Stop when the largest sample mean exceeds the second largest by this.")] = None,
     stop_mean: Annotated[Number, _rule("Stop when the sample mean of --stop-arm is at least this.")] = None,
-    stop_arm: Annotated[str | None, _rule("Whose sample mean (the first arm's).")] = None,
-    stop_first: Annotated[int | None, _rule("No look before so many pulls (1).")] = None,
-    stop_every: Annotated[int | None, _rule("From then on a look every so many pulls (1).")] = None,
+    stop_arm: Annotated[str | None, _rule("The arm whose sample mean is compared (the first).")] = None,
+    stop_first: Annotated[int | None, _rule("Number of pulls before the first look (1).")] = None,
+    stop_every: Annotated[int | None, _rule("Number of pulls between looks (1).")] = None,
 ) -> dict[str, Any]:
     return {name: value for name, value in locals().items() if value is not None}
-
-
-STOP_SETTINGS = tuple(inspect.signature(_stop_options).parameters)
 
 
 def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -95,7 +100,7 @@ def _with_options(command: Callable[..., None], name: str, options_of: Callable[
 
     @wraps(command)
     def run(**options: Any) -> None:
-        used = options_of(**{name: options.pop(name) for name in shared})
+        used = options_of(**{option: options.pop(option) for option in shared})
         command(**{name: used}, **options)
 
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # pyright: ignore  (what typer reads)
@@ -103,14 +108,14 @@ def _with_options(command: Callable[..., None], name: str, options_of: Callable[
 
 
 def refuse_fit(given: dict[str, Any]) -> None:
-    """A setting cannot be estimated where there is no log."""
+    """Refuses the word fit: without a log there is nothing to fit."""
     for name, value in given.items():
         if value == FIT:
-            raise ValueError(f"--{name} is 'fit'; allowed: a number (only debias has a log to fit it to)")
+            raise ArgumentError(name, value, "a number", remedy="only debias has a log to fit it to")
 
 
 def make_key(seed: int) -> Any:
-    """The key of a seed."""
+    """The random key of a seed."""
     import jax
 
     return jax.random.key(seed)

@@ -1,4 +1,4 @@
-"""`jaxbias reproduce`: the paper, ours beside theirs."""
+"""`jaxbias reproduce`: the tables and figures of the paper, our numbers beside the printed ones."""
 
 import shlex
 import sys
@@ -10,51 +10,58 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
-from jaxbias import report
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
-from jaxbias.cli.options import Json, Seed
+from jaxbias.cli.options import Json, Seed, make_key
 from jaxbias.cli.processes import Processes, spread_over, with_process_options
+from jaxbias.reporting import terminal as report
 
 DISAGREES = 1  # exit code: a cell that should agree does not
 FOLDER = Path("jaxbias-paper")
 
 
 @app.command(
-    epilog="Example: jaxbias reproduce table2 figure2e --trials 200 --out paper. Exit code: 0; 1 where a cell that should agree "
-    "with the paper is more than 4 standard errors away; 2 for bad input. A run that was stopped goes on where it was."
+    epilog="Example: jaxbias reproduce table2 figure2e --trials 200 --out paper. Exit code: 0; 1 if a cell that should agree "
+    "with the paper is more than 4 standard errors away; 2 for bad input. An interrupted run continues where it stopped."
 )
 @with_process_options
 def reproduce(
     processes: Processes | None,
     names: Annotated[list[str] | None, typer.Argument(help="table1 ... figure2f, or all.", metavar="[NAME]...")] = None,
-    trials: Annotated[int | None, typer.Option(help="In place of the paper's 1000; what has more is scaled alike.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the tables, figures and the page.", metavar="DIR")] = FOLDER,
-    jobs: Annotated[int | None, typer.Option(help="Experiments at a time (one for each core).", show_default=False)] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Instead of the paper's 1000; larger numbers are scaled in proportion.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the tables, the figures and the page.", metavar="DIR")] = FOLDER,
+    jobs: Annotated[
+        int | None, typer.Option(help="Experiments to run at a time (one for each core).", show_default=False)
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on standard error but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors on standard error.")] = False,
 ) -> None:
-    """Run the tables and figures of the paper, and compare with what it printed."""
+    """Reproduce the tables and figures of the paper, and compare with the printed numbers."""
     use_cache()
+    from jaxbias import paper
+    from jaxbias.paper.terminal import print_reproduction, reproduction_document
+
     with spread_over(processes) as answers:
-        with _progress(quiet or not answers) as tell:
-            found = jb.reproduce(names or ["all"], out, trials=trials, seed=seed, jobs=jobs, progress=tell)
+        with _progress(quiet or not answers) as progress:
+            found = paper.reproduce(make_key(seed), names or ["all"], out, num_trials=trials, jobs=jobs, progress=progress)
         if not answers:
             return
-        page = jb.write_reproduction(found, out, command=shlex.join(["jaxbias", *TYPED.get()]))
+        page = paper.write_reproduction(found, out, command=shlex.join(["jaxbias", *TYPED.get()]))
         if as_json:
             settings = {"names": [spec.name for spec in found.specs], "trials": trials, "seed": seed, "version": jb.__version__}
-            typer.echo(report.to_json({**report.reproduction_document(found), "page": str(page), "settings": settings}))
+            typer.echo(report.to_json({**reproduction_document(found), "page": str(page), "settings": settings}))
         else:
-            report.print_reproduction(found, page)
+            print_reproduction(found, page)
     if found.failures:
         raise typer.Exit(DISAGREES)
 
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Any]:
-    """A bar on a terminal; elsewhere a line for each experiment."""
+    """A progress bar on a terminal, and a line for each experiment elsewhere."""
     if quiet:
         yield None
         return
@@ -65,7 +72,7 @@ def _progress(quiet: bool) -> Iterator[Any]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.fields[cells]} cells"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"))
-    # The speed is that of the whole run: two cells may differ a hundredfold.
+    # The speed is averaged over the whole run, because cells differ a hundredfold.
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), speed_estimate_period=3600) as bar:
         task = bar.add_task("", total=1.0, cells="0")
         yield lambda step: bar.update(task, completed=step.share, cells=f"{step.done}/{step.total}")

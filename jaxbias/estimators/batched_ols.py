@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxbias.compiling import compiled
-from jaxbias.estimators.batches import by_trial
-from jaxbias.estimators.checks import check_log, check_whole
-from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.naive import clip_to_family, knows_variance
-from jaxbias.estimators.student import student_quantile
-from jaxbias.history import History
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import compiled
+from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.estimate import Estimate, status_by_pulls
+from jaxbias.estimators.intervals import clip_to_family, student_quantile, wald
+from jaxbias.history import History, by_trial, check_whole
 from jaxbias.rewards import Family, Normal
 
 
@@ -32,7 +31,7 @@ def batched_ols(history: History, family: Family | None = None, *, level: float 
     the batches in which the arm was pulled; where the arms drift, only the differences mean the same for all of them.
 
     Arguments:
-        history: one trial or a batch of them, with `batch_sizes`.
+        history: one trial or many, with `batch_sizes`.
         family: what the rewards are; a `Normal` with its sigma gives z intervals, otherwise the standard deviation within batches
             and arms is estimated, and the intervals are Student's.
         level: of the intervals.
@@ -48,18 +47,16 @@ def batched_ols(history: History, family: Family | None = None, *, level: float 
     >>> jb.batched_ols(history, family).mean.shape
     (2,)
     """
-    checked = check_log(history, family, level)
+    checked, completed = check_log(history, family, level)
     check_whole(checked, "batched_ols")
     if history.batch_sizes is None:
-        raise ValueError(
-            "history has no batches; allowed: batch_sizes, the sizes of the batches in which arms were chosen at once"
-        )
+        raise ArgumentError("history.batch_sizes", None, "the sizes of the batches in which arms were chosen at once")
     if not 0 <= control < history.num_arms:
-        raise ValueError(f"control is {control}; allowed: an arm, 0 to {history.num_arms - 1}")
-    known = jnp.asarray(family.sigma) if isinstance(family, Normal) and knows_variance(family) else None
+        raise ArgumentError("control", control, f"an arm, from 0 to {history.num_arms - 1}")
+    known = jnp.asarray(completed.sigma) if isinstance(completed, Normal) else None
     found = _by_batch(checked, known, control)
-    quantile = student_quantile(level, found.freedom, found.mean.dtype)[..., None]
-    half, difference_half = quantile * found.stderr, quantile * found.difference_stderr
+    freedom = found.freedom[..., None]
+    difference_half = student_quantile(level, freedom, found.mean.dtype) * found.difference_stderr
     diagnostics = {
         "difference": found.difference,
         "difference_stderr": found.difference_stderr,
@@ -68,16 +65,8 @@ def batched_ols(history: History, family: Family | None = None, *, level: float 
         "batches": found.batches,
         "sigma": found.sigma,
     }
-    estimate = Estimate(
-        method="batched_ols",
-        mean=found.mean,
-        stderr=found.stderr,
-        lower=found.mean - half,
-        upper=found.mean + half,
-        converged=found.stderr > 0,
-        diagnostics=diagnostics,
-    )
-    return clip_to_family(estimate, family)
+    status = status_by_pulls(found.batches, found.mean, found.stderr)
+    return clip_to_family(wald("batched_ols", found.mean, found.stderr, level, status, diagnostics, freedom), completed)
 
 
 class ByBatch(NamedTuple):

@@ -2,24 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
-from jaxbias.estimators.adaptive_weighting import adaptive_weighting
-from jaxbias.estimators.batched_ols import batched_ols
-from jaxbias.estimators.checks import check_history
-from jaxbias.estimators.conditional_mle import conditional_mle
-from jaxbias.estimators.confidence_sequence import confidence_sequence
-from jaxbias.estimators.data_splitting import data_splitting
+from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.mean_matching import mean_matching
-from jaxbias.estimators.propensity_weighting import propensity_weighting
-from jaxbias.estimators.sample_mean import sample_mean
-from jaxbias.history import History
+from jaxbias.estimators.registry import METHODS, Method, Need
+from jaxbias.history import History, check_history
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family
 from jaxbias.stopping import StoppingRule
@@ -28,69 +21,47 @@ if TYPE_CHECKING:
     import pandas
 
 
-class Question(NamedTuple):
-    """What every method is asked."""
-
-    key: Any
-    history: History
-    policy: Any
-    family: Any
-    level: float
-    propensities: Any
-    stop: Any = None
-    num_steps: int | None = None
-    scale: Any = None
-    num_paths: int = 2048
+def missing_needs(method: Method, history: History) -> set[Need]:
+    """What of a method's needs a log does not have, as far as the log shows it."""
+    absent = {Need.BATCHES: history.batch_sizes is None, Need.HELD_OUT: history.held_out is None}
+    return {need for need in method.needs if absent.get(need, False)}
 
 
-def _to_the_end(ask: Question) -> History:
-    """The history, for a method that takes the number of steps for given."""
-    if ask.stop is not None:
-        raise ValueError("a rule could stop the experiment, which this method does not know; mean_matching does")
-    return ask.history
+def check_methods(methods: Sequence[str]) -> None:
+    """Refuses a name that the registry does not have."""
+    for name in methods:
+        if name not in METHODS:
+            raise ArgumentError("methods", name, problem=f"has {name!r}", remedy=f"choose from {', '.join(METHODS)}")
 
 
-def _propensity_weighting(ask: Question) -> Estimate:
-    source = dict(policy=ask.policy) if ask.propensities is None else dict(propensities=ask.propensities)
-    return propensity_weighting(_to_the_end(ask), family=ask.family, level=ask.level, **source)
-
-
-def _mean_matching(ask: Question) -> Estimate:
-    asked = (ask.key, ask.history, _known(ask), ask.family)
-    return mean_matching(*asked, level=ask.level, num_paths=ask.num_paths, stop=ask.stop, num_steps=ask.num_steps)
-
-
-METHODS: dict[str, Callable[[Question], Estimate]] = {
-    "sample_mean": lambda ask: sample_mean(ask.history, ask.family, level=ask.level),
-    "data_splitting": lambda ask: data_splitting(ask.history, ask.family, level=ask.level),
-    "propensity_weighting": _propensity_weighting,
-    "adaptive_weighting": lambda ask: adaptive_weighting(_to_the_end(ask), _known(ask), ask.family, level=ask.level),
-    "conditional_mle": lambda ask: conditional_mle(ask.key, _to_the_end(ask), _known(ask), ask.family, level=ask.level),
-    "mean_matching": _mean_matching,
-    "batched_ols": lambda ask: batched_ols(_to_the_end(ask), ask.family, level=ask.level),
-    "confidence_sequence": lambda ask: confidence_sequence(ask.history, ask.family, level=ask.level, scale=ask.scale),
-}
-
-
-def _known(ask: Question) -> Policy:
-    if ask.policy is None:
-        raise ValueError("policy is None; allowed: the policy that chose the arms")
-    return ask.policy
+def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
+    """The estimate, from the arguments that the method takes; recorded propensities take the place of the policy."""
+    if question.get("stop") is not None and not method.knows_stopping:
+        allowed = f"None for {method.name}, which assumes a fixed number of steps; use mean_matching"
+        raise ArgumentError("stop", question["stop"], allowed)
+    asked = {name: question[name] for name in method.takes if question.get(name) is not None}
+    if "propensities" in asked:
+        asked.pop("policy", None)
+    elif method.needs_policy and "policy" not in asked:
+        raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}")
+    if "family" in method.takes:
+        asked["family"] = question["family"]
+    return method.function(**asked)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Several estimates of the same log, or batch of logs; printed, it is a table.
+    """Several estimates of the same log, or of each of several logs; printed, it is a table.
 
     Fields:
         estimates: by the name of the method.
-        reasons: by the name of each method that does not apply, why not.
+        reasons: by the name of each method that does not apply, the error that says why not.
         pulls: of each arm, (arms,) or (trials, arms).
         level: of the intervals.
     """
 
     estimates: dict[str, Estimate]
-    reasons: dict[str, str]
+    reasons: dict[str, ArgumentError]
     pulls: Any
     level: float
 
@@ -108,15 +79,15 @@ class Comparison:
         return pandas.DataFrame(rows)
 
     def __str__(self) -> str:
-        """The table: a row for each method, a column for each arm; of a batch, the averages over its logs."""
+        """The table: a row for each method, a column for each arm; of several logs, the averages over them."""
         pulls = np.atleast_2d(self.pulls)
         header = ["", *(f"arm {arm}" for arm in range(pulls.shape[1]))]
         rows = [header, ["pulls", *(f"{count:.10g}" for count in pulls.mean(axis=0))]]
         rows += [[method, *_cells(estimate)] for method, estimate in self.estimates.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        of_batch = f", averages over {pulls.shape[0]} logs" if np.ndim(self.pulls) == 2 else ""
-        notes = [f"Intervals of {100 * self.level:g}%{of_batch}. * not to be believed: see the estimate's diagnostics."]
+        of_logs = f", averages over {pulls.shape[0]} logs" if np.ndim(self.pulls) == 2 else ""
+        notes = [f"Intervals of {100 * self.level:g}%{of_logs}. * not reliable: see the status of the estimate."]
         notes += [f"{method} does not apply: {reason}" for method, reason in self.reasons.items()]
         return "\n".join([*lines, "", *notes])
 
@@ -151,7 +122,7 @@ def compare(
 
     Arguments:
         key: a `jax.random.key`.
-        history: one log or a batch of them.
+        history: one trial or many.
         policy: how the arms were chosen; None where it is not known, which leaves the methods that need no policy.
         family: what the rewards are.
         methods: names of those to try; without it all, but for `batched_ols` where there are no batches.
@@ -160,7 +131,7 @@ def compare(
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
-        num_paths: trials that `mean_matching` simulates at a time.
+        num_paths: that `mean_matching` simulates at each mean vector.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -169,25 +140,25 @@ def compare(
     >>> table = jb.compare(jax.random.key(1), history, policy, family)
     >>> sorted(table.estimates)
     ['confidence_sequence', 'mean_matching', 'sample_mean']
-    >>> table.reasons["data_splitting"][:26]
+    >>> str(table.reasons["data_splitting"])[:26]
     'history.held_out is None; '
     """
     if methods is None:
-        methods = [name for name in METHODS if name != "batched_ols" or history.batch_sizes is not None]
-    unknown = [name for name in methods if name not in METHODS]
-    if unknown:
-        raise ValueError(f"methods has {unknown[0]!r}; allowed: {', '.join(METHODS)}")
+        methods = [name for name, method in METHODS.items() if Need.BATCHES not in missing_needs(method, history)]
+    check_methods(methods)
     checked = check_history(history)
+    question = dict(history=history, policy=policy, family=family, level=level, propensities=propensities)
+    question |= dict(stop=stop, num_steps=num_steps, scale=scale, num_paths=num_paths)
     estimates, reasons = {}, {}
     for name in methods:
         if progress is not None:
             progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            asked = Question(own_key, history, policy, family, level, propensities, stop, num_steps, scale, num_paths)
-            estimates[name] = METHODS[name](asked)
-        except ValueError as error:
-            reasons[name] = str(error)
+            estimates[name] = apply_method(METHODS[name], {**question, "key": own_key})
+        except ArgumentError as error:
+            reasons[name] = error
     if not estimates:
-        raise ValueError("no method applies. " + " ".join(f"{name}: {reason}." for name, reason in reasons.items()))
+        said = " ".join(f"{name}: {reason}." for name, reason in reasons.items())
+        raise ArgumentError("methods", list(methods), problem=f"has none that applies. {said}")
     return Comparison(estimates=estimates, reasons=reasons, pulls=np.asarray(checked.statistics.pulls), level=level)

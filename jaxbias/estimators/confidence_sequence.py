@@ -8,19 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
+from scipy.special import lambertw
 
-from jaxbias.compiling import compiled
-from jaxbias.estimators.batches import by_trial
-from jaxbias.estimators.checks import check_log, check_whole
-from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.naive import mean_range, naive_stderr, summarise
-from jaxbias.history import History
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import compiled
+from jaxbias._core.settings import POSITIVE, is_concrete
+from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.estimate import Estimate, Status, first_status
+from jaxbias.estimators.sample_mean import naive_stderr, summarise
+from jaxbias.history import History, by_trial, check_whole
 from jaxbias.likelihood import statistics_before
 from jaxbias.policies import ArmStatistics
-from jaxbias.rewards import Bernoulli, Family, Normal, lacks_sigma
-from jaxbias.settings import POSITIVE, is_concrete
+from jaxbias.rewards import BaseFamily, Bernoulli, Family, Normal
 
-NEWTON_STEPS = 50  # of a convex equation in one unknown: a handful are enough
 HALF_RANGE = 0.5  # rewards from 0 to 1 vary no more than a Normal variable with this standard deviation (Hoeffding's lemma)
 
 
@@ -41,7 +41,7 @@ def confidence_sequence(
         mean -/+ sqrt((v + rho) log((v + rho) / (rho alpha^2))) / n
 
     Arguments:
-        history: one trial or a batch of them.
+        history: one trial or many.
         family: what the rewards are; its range clips the interval. None: whatever has the given scale.
         level: of each arm's sequence; for all arms together, divide 1 - level by their number.
         scale: rewards are sub-Gaussian with this standard deviation, one number or one per arm: without it sigma for Normal,
@@ -61,11 +61,11 @@ def confidence_sequence(
     (100, 2)
     """
     if not (tightest_at > 0 and math.isfinite(tightest_at)):
-        raise ValueError(f"tightest_at is {tightest_at}; allowed: a finite number above 0")
-    checked = check_log(history, family, level)
+        raise ArgumentError("tightest_at", tightest_at, "positive and finite")
+    checked, completed = check_log(history, family, level)
     check_whole(checked, "confidence_sequence")
-    variance = jnp.square(_scale(checked, family, scale))
-    rho, alpha, (low, high) = variance * (tightest_at / _best_ratio(1 - level)), 1 - level, mean_range(family)
+    variance = jnp.square(_scale(checked, completed, scale))
+    rho, alpha, (low, high) = variance * (tightest_at / _best_ratio(1 - level)), 1 - level, completed.mean_range
     summary = summarise(checked)
     known, half = jnp.where(summary.pulls > 0, summary.mean, 0), _half_width(summary.pulls, variance, rho, alpha)
     diagnostics: dict[str, Any] = {"pulls": summary.pulls, "rho": jnp.broadcast_to(rho, summary.mean.shape)}
@@ -75,27 +75,28 @@ def confidence_sequence(
     return Estimate(
         method="confidence_sequence",
         mean=summary.mean,
-        stderr=naive_stderr(summary, family),
+        stderr=naive_stderr(summary, completed),
         lower=jnp.clip(known - half, low, high),
         upper=jnp.clip(known + half, low, high),
-        converged=summary.pulls > 0,
+        status=first_status({Status.NEVER_PULLED: summary.pulls == 0}),
         diagnostics=diagnostics,
     )
 
 
-def _scale(history: History, family: Family | None, scale: ArrayLike | None) -> Float[Array, " arms"]:
+def _scale(history: History, family: BaseFamily, scale: ArrayLike | None) -> Float[Array, " arms"]:
     """The sub-Gaussian scale of each arm's rewards."""
-    if scale is None and isinstance(family, Normal) and not lacks_sigma(family):
+    if scale is None and isinstance(family, Normal):
         scale = family.sigma
     if scale is None and isinstance(family, Bernoulli):
         scale = HALF_RANGE
     if scale is None:
-        raise ValueError(f"scale is None and family is {family}; allowed without it: Normal with its sigma, or Bernoulli")
+        raise ArgumentError("scale", None, "given, unless the family is Normal with its sigma, or Bernoulli")
     values = jnp.asarray(scale, history.rewards.dtype)
     if values.shape not in ((), (history.num_arms,)):
-        raise ValueError(f"scale has shape {values.shape}; allowed: one number, or one for each of {history.num_arms} arms")
+        allowed = f"one number, or one for each of {history.num_arms} arms"
+        raise ArgumentError("scale", values, allowed, problem=f"has shape {values.shape}")
     if is_concrete(values) and not np.all(POSITIVE.test(np.asarray(values))):
-        raise ValueError(f"scale is {values.tolist()}; allowed: {POSITIVE.description}")
+        raise ArgumentError("scale", values.tolist(), POSITIVE.description)
     return jnp.broadcast_to(values, (history.num_arms,))
 
 
@@ -103,13 +104,9 @@ def _best_ratio(alpha: float) -> float:
     """The v / rho that makes the interval at v the tightest.
 
     Setting the derivative of (v + rho) log((v + rho) / (rho alpha^2)) in rho to zero, y = 1 + v / rho solves
-    y - log y = 1 - log alpha^2: minus the lower branch of Lambert's W at -alpha^2 / e. Newton from above its solution.
+    y - log y = 1 - log alpha^2: minus the lower branch of Lambert's W at -alpha^2 / e.
     """
-    target = -2 * math.log(alpha)
-    y = 1 + target + math.sqrt(2 * target)
-    for _ in range(NEWTON_STEPS):
-        y -= (y - math.log(y) - 1 - target) * y / (y - 1)
-    return y - 1
+    return float(-lambertw(-(alpha**2) / math.e, -1).real) - 1
 
 
 def _half_width(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from jaxbias.estimators.checks import check_held_out, check_log
 from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.naive import naive
+from jaxbias.estimators.sample_mean import estimate_from_means
 from jaxbias.history import History, first_pulls
 from jaxbias.rewards import Family
 
@@ -25,7 +25,7 @@ def data_splitting(
     -0.19 to -0.21 of -0.24 to -0.29), and the interval covers less than it says.
 
     Arguments:
-        history: one trial or a batch of them, with `held_out`, as `simulate(..., held_out=True)` gives it.
+        history: one trial or many, with `held_out`, as `simulate(..., held_out=True)` gives it.
         family: what the rewards are, where known.
         first_shared: count the first reward of each arm as held out, in place of the second one drawn at that step.
         level: of the intervals.
@@ -38,9 +38,9 @@ def data_splitting(
     >>> jb.data_splitting(history, jb.Normal()).mean.shape
     (2,)
     """
-    checked = check_log(history, family, level)
-    check_held_out(checked, family)
+    checked, completed = check_log(history, family, level)
+    check_held_out(checked, completed)
     second = jnp.asarray(checked.held_out, checked.rewards.dtype)
     if first_shared:
         second = jnp.where(first_pulls(checked.arms, checked.num_arms), checked.rewards, second)
-    return naive("data_splitting", dataclasses.replace(checked, rewards=second), family, level)
+    return estimate_from_means("data_splitting", dataclasses.replace(checked, rewards=second), completed, level)

@@ -1,37 +1,38 @@
-"""What every estimator returns."""
+"""What every estimator returns: means with errors and intervals, and for each arm a status."""
 
 import dataclasses
+import enum
+from collections.abc import Mapping
 from functools import partial
-from statistics import NormalDist
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from jaxbias.estimators.student import student_quantile
-
-STATUS = (
-    "converged",
-    "not finite",
-    "the mean was still moving after max_rounds",
-    "too few effective draws",
-    "the Monte Carlo error is above a quarter of the standard error",
-    "the chains have not met: r_hat is above 1.05",
-    "at the edge of what the family allows",
-    "never pulled",
-    "pulled once, which does not tell its sigma",
-)
+from jaxbias._core.jit import compiled
 
 
-def status_of(words: str) -> int:
-    """The number that stands for these words in an array."""
-    return STATUS.index(words)
+class Status(enum.IntEnum):
+    """How the estimate of one arm's mean ended."""
+
+    CONVERGED = 0
+    NOT_FINITE = 1
+    STILL_MOVING = 2  # after the most rounds
+    TOO_FEW_SAMPLES = 3  # effective ones
+    IMPRECISE = 4  # the Monte Carlo error is above a quarter of the standard error
+    CHAINS_APART = 5  # r_hat is too large
+    AT_EDGE = 6  # every reward was at one end of the range; the interval is one-sided, and believed
+    NEVER_PULLED = 7
+    PULLED_ONCE = 8  # which does not determine a sigma of its own
+    OUT_OF_RANGE = 9  # the search wants a mean that the family does not have
+    TOO_FEW_PULLS = 10
+    NO_SPREAD = 11  # the standard error is 0
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("mean", "stderr", "lower", "upper", "converged", "diagnostics"),
+    data_fields=("mean", "stderr", "lower", "upper", "status", "diagnostics"),
     meta_fields=("method",),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,12 +40,12 @@ class Estimate:
     """Estimated means with their errors, (arms,) or (trials, arms).
 
     Fields:
-        method: which estimator this is.
+        method: the name of the estimator in the registry.
         mean: the estimate of each arm's mean.
         stderr: its standard error.
         lower, upper: the interval, 95% unless another level was asked for.
-        converged: whether the figures of this arm are to be believed.
-        diagnostics: by name, what the method can say about how it went.
+        status: of each arm, a `Status` as a number.
+        diagnostics: by name, what the method reports about how it went.
     """
 
     method: str
@@ -52,30 +53,33 @@ class Estimate:
     stderr: Any
     lower: Any
     upper: Any
-    converged: Any
+    status: Any
     diagnostics: dict[str, Any]
 
+    @property
+    def converged(self) -> Any:
+        """Whether the figures of each arm can be relied on."""
+        return (self.status == Status.CONVERGED) | (self.status == Status.AT_EDGE)
 
-def wald(
-    method: str,
+
+def first_status(wrong: Mapping[Status, Bool[Array, "*trials arms"]]) -> Int[Array, "*trials arms"]:
+    """The first of these that is true of each arm; converged where none is."""
+    return jnp.select(list(wrong.values()), [jnp.int32(status) for status in wrong], jnp.int32(Status.CONVERGED))
+
+
+@partial(compiled, static=("fewest",))
+def status_by_pulls(
+    pulls: Int[Array, "*trials arms"],
     mean: Float[Array, "*trials arms"],
     stderr: Float[Array, "*trials arms"],
-    level: float,
-    converged: Any,
-    diagnostics: dict[str, Any],
-    freedom: Int[Array, "*trials arms"] | None = None,
-) -> Estimate:
-    """An estimate with the interval mean -/+ z stderr, or with t in place of z where it has degrees of freedom."""
-    if freedom is None:
-        half = NormalDist().inv_cdf((1 + level) / 2) * stderr
-    else:
-        half = student_quantile(level, freedom, stderr.dtype) * stderr
-    return Estimate(
-        method=method,
-        mean=mean,
-        stderr=stderr,
-        lower=mean - half,
-        upper=mean + half,
-        converged=jnp.asarray(converged),
-        diagnostics=diagnostics,
+    fewest: int = 1,
+) -> Int[Array, "*trials arms"]:
+    """The status of an average over pulls: there must be some of them, and a standard error above zero."""
+    return first_status(
+        {
+            Status.NEVER_PULLED: pulls == 0,
+            Status.TOO_FEW_PULLS: (pulls < fewest) | jnp.isnan(stderr),
+            Status.NOT_FINITE: ~jnp.isfinite(mean),
+            Status.NO_SPREAD: ~(stderr > 0),
+        }
     )

@@ -7,13 +7,14 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from jaxbias.estimators.checks import is_random, refuse, replayed_log_probs
+from jaxbias._core.errors import ArgumentError, refuse_first
+from jaxbias._core.settings import as_float, is_concrete
 from jaxbias.history import History
+from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import Policy, check_policy
-from jaxbias.settings import as_float, is_concrete
 
 SUM_TOLERANCE = 1e-3  # how far the probabilities of a step may be from summing to one: a log written with three digits
-ALIKE = "with weights that are all alike it corrects nothing"
+ALIKE = "equal weights correct nothing"
 
 
 def chosen_probabilities(
@@ -53,21 +54,20 @@ def all_probabilities(
 def check_source(policy: Policy | None, propensities: ArrayLike | None) -> None:
     """Exactly one of the two says how the arms were chosen."""
     if (policy is None) == (propensities is None):
-        which = "neither policy nor propensities is" if policy is None else "both policy and propensities are"
-        raise ValueError(f"{which} given; allowed: one of them")
+        allowed = lambda name: f"given, or {name('propensities')}, and not both"
+        both = lambda name: f"is given with {name('propensities')}"
+        raise ArgumentError("policy", policy, allowed, problem="is None" if policy is None else both)
 
 
 def replayed_probabilities(history: History, policy: Policy, method: str) -> Float[Array, "*trials steps arms"]:
     """What the policy gave every arm before each step; refused where its choices are not random."""
-    check_policy(policy, history.num_arms)
-    log_probs = replayed_log_probs(policy, history)
+    completed = check_policy(policy, history.num_arms)
+    log_probs = replayed_log_probs(completed, history)
     if is_concrete((log_probs, history.forced_steps)):
         free = ~np.asarray(history.forced_steps)
         if free.any() and not is_random(np.asarray(log_probs)[free]):
-            raise ValueError(
-                f"policy is {policy}, whose choices are not random; {method} needs randomised choices (tau > 0), "
-                f"as {ALIKE}: mean_matching does not"
-            )
+            allowed = f"one with random choices (tau > 0) for {method}, as {ALIKE}; mean_matching does not need them"
+            raise ArgumentError("policy", policy, allowed, problem=f"is {policy}, whose choices are not random")
     return jnp.exp(log_probs).astype(history.rewards.dtype)
 
 
@@ -79,21 +79,22 @@ def at_chosen(history: History, values: Float[Array, "*trials steps arms"]) -> F
 def check_possible(history: History, chosen: Float[Array, "*trials steps"]) -> None:
     """Refuses a choice that had no chance."""
     impossible = ~(np.asarray(chosen) > 0)
-    refuse(impossible, history.arms, "history.arms is {value} at {where}, which had probability zero")
+    refuse_first("history.arms", impossible, history.arms, problem=", which had probability zero")
 
 
 def _given(history: History, propensities: Any, shape: tuple[int, ...], what: str) -> Array:
     given = as_float(propensities)
     if given.shape != shape:
-        raise ValueError(f"propensities has shape {given.shape}; allowed: {shape}, {what}")
+        raise ArgumentError("propensities", given, f"of shape {shape}, {what}", problem=f"has shape {given.shape}")
     return given.astype(history.rewards.dtype)
 
 
 def _check_chosen(history: History, chosen: Array, method: str) -> None:
     values = np.asarray(chosen)
-    refuse(~((values > 0) & (values <= 1)), values, "propensities is {value} at {where}; allowed: a number above 0, at most 1")
+    refuse_first("propensities", ~((values > 0) & (values <= 1)), values, "above 0 and at most 1")
     if not np.all(history.forced_steps) and np.all(values == 1):
-        raise ValueError(f"propensities are all 1; {method} needs randomised choices, as {ALIKE}")
+        allowed = f"below 1 somewhere: {method} needs random choices, as {ALIKE}"
+        raise ArgumentError("propensities", values, allowed, problem="is 1 at every step")
 
 
 def _check_distribution(probabilities: Array, history: History) -> None:
@@ -101,6 +102,7 @@ def _check_distribution(probabilities: Array, history: History) -> None:
     values, free = np.asarray(probabilities), ~np.asarray(history.forced_steps)
     outside = ~((values >= 0) & (values <= 1))
     first = np.take_along_axis(values, outside.argmax(axis=-1)[..., None], axis=-1)[..., 0]
-    refuse(free & outside.any(axis=-1), first, "propensities is {value} at {where}; allowed: numbers from 0 to 1")
+    refuse_first("propensities", free & outside.any(axis=-1), first, "from 0 to 1")
     total = values.sum(axis=-1)
-    refuse(free & (np.abs(total - 1) > SUM_TOLERANCE), total, "propensities sum to {value} at {where}; allowed: 1 over the arms")
+    off = free & (np.abs(total - 1) > SUM_TOLERANCE)
+    refuse_first("propensities", off, total, problem=", as the sum over the arms, which must be 1")

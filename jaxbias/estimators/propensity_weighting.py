@@ -8,19 +8,19 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxbias.compiling import compiled
-from jaxbias.estimators.checks import check_log, check_whole
-from jaxbias.estimators.estimate import Estimate, wald
-from jaxbias.estimators.naive import clip_to_family
+from jaxbias._core.jit import compiled
+from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.estimate import Estimate, status_by_pulls
+from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.propensities import chosen_probabilities
-from jaxbias.history import History, count
+from jaxbias.history import History, check_whole, count
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family
 
 BY_ARM = "(steps),(steps)->(arms)"
 
 
-class Weighted(NamedTuple):
+class WeightedRewards(NamedTuple):
     """What the weighted rewards of each arm give."""
 
     pulls: Int[Array, "*trials arms"]
@@ -50,7 +50,7 @@ def propensity_weighting(
     clipped; see the effective sample size and the largest weight before believing an interval.
 
     Arguments:
-        history: one trial or a batch of them.
+        history: one trial or many.
         policy: how the arms were chosen, at random; its probabilities are replayed before each step.
         family: what the rewards are, where known: its range clips the interval.
         propensities: (steps,) or (trials, steps), instead of the policy: the probability with which the chosen arm was chosen.
@@ -69,17 +69,17 @@ def propensity_weighting(
     >>> estimate.diagnostics["largest_weight"].round().tolist()
     [1.0, 4.0]
     """
-    checked = check_log(history, family, level)
+    checked, completed = check_log(history, family, level)
     check_whole(checked, "propensity_weighting")
     chosen = chosen_probabilities(checked, policy, propensities, "propensity_weighting")
     found = _weigh(checked, chosen, normalised=bool(normalised))
     diagnostics = {name: getattr(found, name) for name in ("pulls", "effective_sample_size", "largest_weight")}
-    converged = (found.pulls > 1) & jnp.isfinite(found.mean) & (found.stderr > 0)
-    return clip_to_family(wald("propensity_weighting", found.mean, found.stderr, level, converged, diagnostics), family)
+    status = status_by_pulls(found.pulls, found.mean, found.stderr, fewest=2)
+    return clip_to_family(wald("propensity_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
 
 
 @partial(compiled, static=("normalised",))
-def _weigh(history: History, probabilities: Float[Array, "*trials steps"], normalised: bool) -> Weighted:
+def _weigh(history: History, probabilities: Float[Array, "*trials steps"], normalised: bool) -> WeightedRewards:
     weights, rewards, steps = 1 / probabilities, history.rewards, history.num_steps
 
     def by_arm(values: Float[Array, "*trials steps"]) -> Float[Array, "*trials arms"]:
@@ -97,7 +97,7 @@ def _weigh(history: History, probabilities: Float[Array, "*trials steps"], norma
         spread = by_arm(jnp.square(residual)) + (steps - pulls).astype(mean.dtype) * jnp.square(mean)
         stderr = jnp.sqrt(spread / (steps * max(steps - 1, 1))) if steps > 1 else jnp.full_like(mean, math.nan)
     largest = jnp.vectorize(lambda arms, values: jnp.zeros(history.num_arms, values.dtype).at[arms].max(values), signature=BY_ARM)
-    return Weighted(
+    return WeightedRewards(
         pulls=pulls,
         mean=jnp.where(pulls > 0, mean, jnp.nan),
         stderr=jnp.where(pulls > 0, stderr, jnp.nan),

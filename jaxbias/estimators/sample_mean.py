@@ -1,10 +1,16 @@
 """The sample mean, with the interval of an analyst who does not know that the data were collected adaptively."""
 
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
-from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.naive import naive
-from jaxbias.history import History
-from jaxbias.rewards import Family
+from jaxbias.estimators.estimate import Estimate, status_by_pulls
+from jaxbias.estimators.intervals import clip_to_family, wald
+from jaxbias.history import History, count
+from jaxbias.rewards import BaseFamily, Family
 
 
 def sample_mean(history: History, family: Family | None = None, *, level: float = 0.95) -> Estimate:
@@ -19,7 +25,7 @@ def sample_mean(history: History, family: Family | None = None, *, level: float 
     neither they nor a standard error of zero (rewards all alike) are `converged`.
 
     Arguments:
-        history: one trial or a batch of them.
+        history: one trial or many.
         family: what the rewards are, where known.
         level: of the intervals.
 
@@ -32,4 +38,49 @@ def sample_mean(history: History, family: Family | None = None, *, level: float 
     >>> estimate.mean.tolist(), [round(float(end), 2) for end in estimate.upper]
     ([0.0, 1.5], [1.96, 2.89])
     """
-    return naive("sample_mean", check_log(history, family, level), family, level)
+    checked, completed = check_log(history, family, level)
+    return estimate_from_means("sample_mean", checked, completed, level)
+
+
+class ArmSummary(NamedTuple):
+    """Each arm's pulls, mean (NaN without a pull) and standard deviation of its rewards (NaN below two pulls)."""
+
+    pulls: Int[Array, "*trials arms"]
+    mean: Float[Array, "*trials arms"]
+    deviation: Float[Array, "*trials arms"]
+
+
+def estimate_from_means(method: str, history: History, family: BaseFamily, level: float) -> Estimate:
+    """The sample means of a checked history, relied on where they have a standard error above zero.
+
+    The interval is z where the family has a variance, t otherwise; clipped to the range of the family.
+    """
+    summary = summarise(history)
+    stderr = naive_stderr(summary, family)
+    status = status_by_pulls(summary.pulls, summary.mean, stderr)
+    freedom = None if family.has_variance else summary.pulls - 1
+    return clip_to_family(wald(method, summary.mean, stderr, level, status, {"pulls": summary.pulls}, freedom), family)
+
+
+@compiled
+def summarise(history: History) -> ArmSummary:
+    """Pulls, means and standard deviations of each arm."""
+    pulls, mean, squares = history.statistics.pulls, history.statistics.mean, squares_within(history)
+    spread = jnp.sqrt(squares / jnp.maximum(pulls - 1, 1).astype(squares.dtype))
+    return ArmSummary(pulls=pulls, mean=jnp.where(pulls > 0, mean, jnp.nan), deviation=jnp.where(pulls > 1, spread, jnp.nan))
+
+
+def squares_within(history: History) -> Float[Array, "*trials arms"]:
+    """The summed squares of each arm's rewards around its mean; in a second pass, so that they do not cancel."""
+    deviation = history.rewards - jnp.take_along_axis(history.statistics.mean, history.arms, axis=-1)
+    return count(history.arms, jnp.square(deviation), history.num_arms, history.lengths).total
+
+
+def naive_stderr(summary: ArmSummary, family: BaseFamily) -> Float[Array, "*trials arms"]:
+    """The standard deviation of one reward, by the family or estimated, over the root of the pulls; NaN without a pull."""
+    if family.has_variance:
+        deviation = jnp.vectorize(lambda mean: jnp.sqrt(family.variance(mean)), signature="(k)->(k)")(summary.mean)
+    else:
+        deviation = summary.deviation
+    root = jnp.sqrt(jnp.maximum(summary.pulls, 1).astype(deviation.dtype))
+    return jnp.where(summary.pulls > 0, deviation / root, jnp.nan)

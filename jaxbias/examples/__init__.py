@@ -1,23 +1,40 @@
-"""Small logs that come with the package, each with the policy that collected it: a CSV file and a TOML file beside it."""
+"""Small logs that come with the package, each with the policy that collected it: a CSV file and a TOML file."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxbias.config import read_config
-from jaxbias.naming import FamilyName, build_family, build_policy
+from jaxbias._core.errors import ArgumentError
+from jaxbias.naming.collection import Collection, build_collection
+from jaxbias.naming.config import read_config
+from jaxbias.naming.settings import DESCRIPTIONS, READING_SETTINGS
 
 if TYPE_CHECKING:
-    from jaxbias.io import Log
+    from jaxbias.logs import Log
 
 DEFAULT = "simulated"
+
+
+class LoadedExample(NamedTuple):
+    """The first arguments of `jaxbias.debias` after the key.
+
+    Fields:
+        log: its history says which pulls were forced and how batches were divided.
+        policy: what chose the arms.
+        family: what the rewards are.
+    """
+
+    log: "Log"
+    policy: Any
+    family: Any
 
 
 class Example(NamedTuple):
     """A log, and how it was collected.
 
     Fields:
-        name, title, description, source: what it is and where it is from.
-        settings: as a configuration file has them.
+        name, title, description, source: what it is, and who published it.
+        settings: as in a configuration file.
         path: of the log.
     """
 
@@ -28,22 +45,30 @@ class Example(NamedTuple):
     settings: dict[str, Any]
     path: Path
 
-    def load(self) -> "tuple[Log, Any, Any]":
-        """The log, the policy and the family."""
-        from jaxbias.io import read_log
+    def load(self) -> LoadedExample:
+        """The log, the policy and the family.
 
-        log = read_log(self.path, arms=self.settings.get("arms"))
-        of_policy = {name: value for name, value in self.settings.items() if name not in NOT_OF_POLICY}
-        policy = build_policy(self.settings["policy"], of_policy, log.history.num_arms)
-        family: FamilyName | None = self.settings.get("family")
-        return log, policy, build_family(self.settings["policy"], family, self.settings.get("sigma"), log.history.num_arms)
+        The log's history has `forced` all False if the policy also chose the first pull of each arm (`opening = "chosen"`), and
+        `allocation` as in the settings. So `jb.debias(key, *example.load())` is what `jaxbias debias --example` runs.
+        """
+        from jaxbias.logs import read_log
+
+        log = read_log(self.path, **{name: self.settings[name] for name in READING_SETTINGS if name in self.settings})
+        collection = build_collection(self.settings, log.labels, log.history.num_steps)
+        return LoadedExample(_as_collected(log, collection), collection.policy, collection.family)
 
 
-NOT_OF_POLICY = ("policy", "family", "sigma", "arms", "opening", "columns", "separator", "decimal", "level", "method")
+def _as_collected(log: "Log", collection: Collection) -> "Log":
+    import numpy as np
+
+    history = dataclasses.replace(log.history, allocation=collection.allocation)
+    if collection.opening == "chosen" and history.forced is None:
+        history = dataclasses.replace(history, forced=np.zeros(history.num_steps, bool))
+    return dataclasses.replace(log, history=history)
 
 
 def list_examples() -> tuple[Example, ...]:
-    """All of them, by name.
+    """All examples, in order of their names.
 
     >>> [example.name for example in list_examples()]
     ['ecmo', 'simulated']
@@ -53,7 +78,7 @@ def list_examples() -> tuple[Example, ...]:
 
 
 def load_example(name: str = DEFAULT) -> Example:
-    """One of them, by its name.
+    """One example, by its name.
 
     >>> load_example("ecmo").title
     'The Michigan ECMO trial'
@@ -61,10 +86,10 @@ def load_example(name: str = DEFAULT) -> Example:
     for example in list_examples():
         if example.name == name:
             return example
-    raise ValueError(f"name is {name!r}; allowed: {', '.join(example.name for example in list_examples())}")
+    raise ArgumentError("name", name, f"one of {', '.join(example.name for example in list_examples())}")
 
 
 def _read(folder: Path, name: str) -> Example:
     settings = read_config(folder / f"{name}.toml")
-    words = {word: settings.pop(word) for word in ("title", "description", "source")}
-    return Example(name=name, settings=settings, path=folder / f"{name}.csv", **words)
+    about = {word: settings.pop(word) for word in DESCRIPTIONS}
+    return Example(name=name, settings=settings, path=folder / f"{name}.csv", **about)

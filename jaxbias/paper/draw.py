@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from jaxbias.paper.experiments import Experiment, Result
-from jaxbias.plots.canvas import MUTED, SERIES, drawing, new_figure
+from jaxbias.reporting.formatting import given
+from jaxbias.reporting.plots.canvas import MUTED, SERIES, drawing, new_figure
 
 Results = Mapping[Experiment, Result]
 HEIGHT = 240  # points
@@ -37,7 +38,7 @@ def curves(results: Results, experiment: Experiment) -> Any:
             axes.fill_between(
                 steps, value[:, arm] - 2 * stderr[:, arm], value[:, arm] + 2 * stderr[:, arm], color=SERIES[arm], alpha=0.25, lw=0
             )
-            axes.plot(steps, value[:, arm], color=SERIES[arm], label=f"mean {mean:g}", gid=f"arm {arm}")
+            axes.plot(steps, value[:, arm], color=SERIES[arm], label=f"mean {given(mean)}", gid=f"arm {arm}")
         _finish(axes, "step", "bias of the sample mean")
     return figure
 
@@ -63,7 +64,9 @@ def convergence(results: Results, experiment: Experiment) -> Any:
         figure = new_figure(HEIGHT)
         axes = figure.subplots()
         for arm, mean in enumerate(experiment.mean):
-            axes.plot(np.arange(1, len(value) + 1), value[:, arm], color=SERIES[arm], label=f"mean {mean:g}", gid=f"arm {arm}")
+            axes.plot(
+                np.arange(1, len(value) + 1), value[:, arm], color=SERIES[arm], label=f"mean {given(mean)}", gid=f"arm {arm}"
+            )
         _finish(axes, "iteration", "bias of the estimate")
     return figure
 

@@ -1,7 +1,7 @@
-"""What is run: many trials of one policy at one mean vector, and what one method makes of their logs.
+"""The experiments: many trials of one policy at given means, and the estimates of one method on their logs.
 
-An experiment is a few words and numbers, so that it can be written to a file and told from every other one. Its random numbers
-depend on the seed and on these words alone: not on what else is run, nor in which order.
+An experiment is a few words and numbers, so that it can be written to a file and identified. Its random numbers depend on the
+key and on these words alone: not on what else is run, nor in which order.
 """
 
 import dataclasses
@@ -12,21 +12,18 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
-from jaxbias.bias import measure_bias
-from jaxbias.conditions import check_exploit, check_iio
-from jaxbias.estimators import (
-    ContrastiveDivergence,
-    Estimate,
-    conditional_mle,
-    data_splitting,
-    mean_matching,
-    propensity_weighting,
-)
-from jaxbias.exact import exact_bias
+from jaxbias.bias.conditions import check_exploit, check_iio
+from jaxbias.bias.exact import exact_bias
+from jaxbias.bias.measured import measure_bias
+from jaxbias.estimators import registry
+from jaxbias.estimators.conditional_mle import ContrastiveDivergence
+from jaxbias.estimators.estimate import Estimate
+from jaxbias.paper.summaries import Figure, Figures, correlation, summarise
 from jaxbias.policies import UCB1, EpsilonGreedy, Greedy, LilUCB, Thompson, Uniform
 from jaxbias.rewards import Normal
-from jaxbias.simulate import simulate
+from jaxbias.simulation.trials import simulate
 
 PAPER_TRIALS = 1000  # of most of its experiments; `--trials` is counted in these
 FEWEST = 20  # trials of an experiment: a standard error needs a few
@@ -45,16 +42,16 @@ POLICIES: dict[str, Callable[..., Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One thing to run.
+    """What is run for a cell.
 
     Arguments:
-        policy: by the paper's name, a word of `POLICIES`.
+        policy: its name in the paper, a word of `POLICIES`.
         mean: of each arm; the rewards are Normal with sigma 1.
         steps: of each trial.
-        method: what is made of the logs, a word of `METHODS`.
+        method: what is measured or estimated, a word of `METHODS`.
         tau: scale of the Gumbel noise.
-        trials: as many as the paper has.
-        more: times as many are run, where they cost little.
+        trials: as many as the paper ran.
+        more: how many times as many are run, where they are cheap.
     """
 
     policy: str
@@ -67,52 +64,42 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Short, for a person and for a file."""
+        """A short name, for a person and for a file."""
         words = f"{self.method} {self.policy} tau{self.tau:g} T{self.steps} K{len(self.mean)}"
         plain = "".join(char if char.isalnum() else "-" for char in words.replace("ε", "eps").replace("'", "")).lower()
         return f"{plain}-{zlib.crc32(self.text.encode()):08x}"
 
     @property
     def text(self) -> str:
-        """All of it, the same for the same experiment."""
+        """All fields as text, which identifies the experiment."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     def num_trials(self, trials: int | None) -> int:
-        """How many are run where the user wants `trials` in place of the paper's thousand."""
+        """How many trials are run if the user asks for `trials` in place of the paper's thousand."""
         wanted = self.trials * self.more * (1 if trials is None else trials / PAPER_TRIALS)
         return max(round(wanted), FEWEST)
 
 
-class Figure(NamedTuple):
-    """A number, or an array of them, with its Monte Carlo standard error."""
-
-    value: Any
-    stderr: Any
-
-
 class Result(NamedTuple):
-    """What an experiment gave: figures by name, and from how many trials."""
+    """The result of an experiment: figures by name, and the number of trials."""
 
     trials: int
     figures: dict[str, Figure]
 
     def as_from(self, trials: int) -> "Result":
-        """With the standard errors that as many trials would have had."""
+        """The result with the standard errors of another number of trials."""
         factor = np.sqrt(self.trials / trials)
         scaled = {name: figure._replace(stderr=np.asarray(figure.stderr) * factor) for name, figure in self.figures.items()}
         return Result(trials, scaled)
 
 
-def run_experiment(experiment: Experiment, seed: int, trials: int | None = None) -> Result:
-    """Runs it; the same words, seed and trials give the same bits."""
-    key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(experiment.text.encode()))
+def run_experiment(key: PRNGKeyArray, experiment: Experiment, trials: int | None = None) -> Result:
+    """Runs an experiment; the same key, words and trials give the same bits."""
+    key = jax.random.fold_in(key, zlib.crc32(experiment.text.encode()))
     number = experiment.num_trials(trials)
     policy = POLICIES[experiment.policy](tau=experiment.tau)
     figures = METHODS[experiment.method](key, policy, experiment, number)
     return Result(trials=number, figures={name: Figure(*figure) for name, figure in figures.items()})
-
-
-Figures = dict[str, tuple[Any, Any]]
 
 
 def _measure(key: Any, policy: Any, experiment: Experiment, trials: int, **options: Any) -> Any:
@@ -126,69 +113,43 @@ def _simulate(key: Any, policy: Any, experiment: Experiment, trials: int, **opti
 
 
 def _sample_mean(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    found = _measure(key, policy, experiment, trials)
+    summary = _measure(key, policy, experiment, trials)
     return {
-        "bias": (found.average_bias, found.average_bias_stderr),
-        "mse": (found.average_mse, found.average_mse_stderr),
-        "joint": (found.joint, found.joint_stderr),
-        "bias by arm": (found.bias, found.bias_stderr),
+        "bias": (summary.average_bias, summary.average_bias_stderr),
+        "mse": (summary.average_mse, summary.average_mse_stderr),
+        "joint": (summary.joint, summary.joint_stderr),
+        "bias by arm": (summary.bias, summary.bias_stderr),
     }
 
 
 def _trajectory(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    found = _measure(key, policy, experiment, trials, trajectory=True).trajectory
-    return {"bias": (found.bias, found.bias_stderr)}
+    trajectory = _measure(key, policy, experiment, trials, trajectory=True).trajectory
+    return {"bias": (trajectory.bias, trajectory.bias_stderr)}
 
 
 def _future_pulls(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    """The error of the best arm's sample mean after 100 steps, the pulls it then gets, and how the two go together."""
-    found = _measure(key, policy, experiment, trials, after=100).after
-    error, pulls = np.asarray(found.error[:, 0], np.float64), np.asarray(found.future_pulls[:, 0], np.float64)
-    nothing = np.zeros_like(error)
+    """The error of the best arm's sample mean after 100 steps, the pulls it gets afterwards, and their correlation."""
+    from scipy.stats import rankdata
+
+    after = _measure(key, policy, experiment, trials, after=100).after
+    error, pulls = np.asarray(after.error[:, 0], np.float64), np.asarray(after.future_pulls[:, 0], np.float64)
+    no_error = np.zeros_like(error)
     return {
-        "error": (error, nothing),
-        "pulls": (pulls, nothing),
-        "correlation": _correlation(error, pulls),
-        "rank correlation": _correlation(_ranks(error), _ranks(pulls)),
+        "error": (error, no_error),
+        "pulls": (pulls, no_error),
+        "correlation": correlation(error, pulls),
+        "rank correlation": correlation(rankdata(error), rankdata(pulls)),
     }
 
 
-def _correlation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    value = float(np.corrcoef(first, second)[0, 1])
-    return value, float((1 - value**2) / np.sqrt(len(first) - 1))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Each value's place in their order; equal ones share theirs."""
-    ordered = np.sort(values)
-    return (np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")) / 2
-
-
-def summarise(estimate: Estimate, mean: Any) -> Figures:
-    """Bias, MSE and coverage, averaged over arms; trials without a finite estimate of every arm are left out and counted."""
-    mean = np.asarray(mean, np.float64)
-    error = np.asarray(estimate.mean, np.float64) - mean
-    covered = (np.asarray(estimate.lower) <= mean) & (mean <= np.asarray(estimate.upper))
-    finite = np.isfinite(error).all(axis=1)
-    return {
-        "bias": _average(error[finite]),
-        "mse": _average(np.square(error[finite])),
-        "coverage": _average(covered[finite]),
-        "converged": _average(np.asarray(estimate.converged)),
-        "finite": _average(finite[:, None]),
-    }
-
-
-def _average(values: np.ndarray) -> tuple[float, float]:
-    """Over arms, then over trials."""
-    by_trial = values.astype(np.float64).mean(axis=1)
-    return float(by_trial.mean()), float(by_trial.std(ddof=1) / np.sqrt(len(by_trial)))
+def _estimate(method: str, *arguments: Any, **options: Any) -> Estimate:
+    return registry.METHODS[method].function(*arguments, **options)
 
 
 def _held_out(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     """As the paper's text says: a second reward at every step, T steps."""
     history = _simulate(key, policy, experiment, trials, held_out=True)
-    return summarise(data_splitting(history, Normal(sigma=1.0)), experiment.mean)
+    return summarise(_estimate("data_splitting", history, Normal(sigma=1.0)), experiment.mean)
 
 
 def _held_out_shared(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
@@ -196,23 +157,23 @@ def _held_out_shared(key: Any, policy: Any, experiment: Experiment, trials: int)
     num_arms = len(experiment.mean)
     steps = num_arms + (experiment.steps - num_arms) // 2
     history = _simulate(key, policy, experiment, trials, held_out=True, steps=steps)
-    return summarise(data_splitting(history, Normal(sigma=1.0), first_shared=True), experiment.mean)
+    return summarise(_estimate("data_splitting", history, Normal(sigma=1.0), first_shared=True), experiment.mean)
 
 
 def _propensity(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     history = _simulate(key, policy, experiment, trials)
-    return summarise(propensity_weighting(history, policy, Normal(sigma=1.0), normalised=False), experiment.mean)
+    return summarise(_estimate("propensity_weighting", history, policy, Normal(sigma=1.0), normalised=False), experiment.mean)
 
 
 def _propensity_normalised(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     history = _simulate(key, policy, experiment, trials)
-    return summarise(propensity_weighting(history, policy, Normal(sigma=1.0)), experiment.mean)
+    return summarise(_estimate("propensity_weighting", history, policy, Normal(sigma=1.0)), experiment.mean)
 
 
 def _conditional(key: Any, policy: Any, experiment: Experiment, trials: int, **options: Any) -> Estimate:
     simulate_key, estimate_key = jax.random.split(key)
     history = _simulate(simulate_key, policy, experiment, trials, keep_draws=options.get("given_draws", False))
-    return conditional_mle(estimate_key, history, policy, Normal(sigma=1.0), num_paths=CMLE_PATHS, **options)
+    return _estimate("conditional_mle", estimate_key, history, policy, Normal(sigma=1.0), num_paths=CMLE_PATHS, **options)
 
 
 def _cmle(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
@@ -235,8 +196,8 @@ def _paper_cmle_given_draws(key: Any, policy: Any, experiment: Experiment, trial
 
 def _paper_cmle_path(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     """The bias of each arm after each iteration of the paper's algorithm."""
-    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence(keep_path=True))
-    path = np.asarray(_conditional(key, policy, experiment, trials, **options).diagnostics["path"], np.float64)
+    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence(keep_iterates=True))
+    path = np.asarray(_conditional(key, policy, experiment, trials, **options).diagnostics["iterates"], np.float64)
     error = path - np.asarray(experiment.mean)
     return {"bias": (error.mean(axis=0), error.std(axis=0, ddof=1) / np.sqrt(trials))}
 
@@ -244,12 +205,12 @@ def _paper_cmle_path(key: Any, policy: Any, experiment: Experiment, trials: int)
 def _mean_matching(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     simulate_key, estimate_key = jax.random.split(key)
     history = _simulate(simulate_key, policy, experiment, trials)
-    found = mean_matching(estimate_key, history, policy, Normal(sigma=1.0), num_paths=MATCHING_PATHS)
-    return summarise(found, experiment.mean)
+    estimate = _estimate("mean_matching", estimate_key, history, policy, Normal(sigma=1.0), num_paths=MATCHING_PATHS)
+    return summarise(estimate, experiment.mean)
 
 
 def _exact(_: Any, __: Any, experiment: Experiment, ___: int) -> Figures:
-    """The bias of arm 1 over a grid of two Bernoulli means, with ties to arm 1: nothing is drawn."""
+    """The bias of arm 1 over a grid of two Bernoulli means, with ties to arm 1. It is exact: nothing is simulated."""
     values = np.linspace(0, 1, GRID)
     grid = np.stack(np.meshgrid(values, values, indexing="ij"), axis=-1)
     bias = exact_bias(Greedy(ties="first"), grid, experiment.steps)
@@ -260,12 +221,12 @@ def _conditions(key: Any, policy: Any, experiment: Experiment, trials: int) -> F
     """Whether a counterexample to each condition was found, and the bias of each arm."""
     num_arms = len(experiment.mean)
     checks = {
-        "Exploit": check_exploit(policy, num_arms=num_arms),
-        "IIO": check_iio(policy, num_arms=num_arms),
-        "IIO pathwise": check_iio(policy, num_arms=num_arms, form="pathwise"),
+        "Exploit": check_exploit(key, policy, num_arms=num_arms),
+        "IIO": check_iio(key, policy, num_arms=num_arms),
+        "IIO pathwise": check_iio(key, policy, num_arms=num_arms, form="pathwise"),
     }
-    found = _measure(key, policy, experiment, trials)
-    return {name: (float(check.holds), 0.0) for name, check in checks.items()} | {"bias": (found.bias, found.bias_stderr)}
+    summary = _measure(key, policy, experiment, trials)
+    return {name: (float(check.holds), 0.0) for name, check in checks.items()} | {"bias": (summary.bias, summary.bias_stderr)}
 
 
 METHODS: dict[str, Callable[[Any, Any, Experiment, int], Figures]] = {

@@ -1,12 +1,14 @@
-"""The paper's figures: what is drawn, and in numbers what is to be seen in it."""
+"""The paper's figures: what is drawn, and the numbers that summarise it."""
 
 from functools import partial
 
 import numpy as np
 
 from jaxbias.paper import draw
-from jaxbias.paper.experiments import Experiment, Figure, Result
+from jaxbias.paper.experiments import Experiment, Result
 from jaxbias.paper.spec import Entry, Spec, figure, less
+from jaxbias.paper.summaries import Figure
+from jaxbias.reporting.formatting import given
 
 MANY = 20  # times the paper's trials, for the curves
 ARMS = (2.0, 1.5, 1.0)
@@ -68,7 +70,7 @@ GREEDY = _curves("Greedy", 1)
 def _finals(experiment: Experiment) -> tuple[Entry, ...]:
     return tuple(
         Entry(
-            row=f"mean {mean:g}",
+            row=f"mean {given(mean)}",
             column="bias at T = 500",
             experiments=(experiment,),
             read=figure("bias", (FINAL, arm)),
@@ -166,7 +168,7 @@ CONVERGENCE = Experiment(policy="Greedy", mean=(1.0, 0.75), steps=16, method="pa
 
 def _shrinks(arm: int) -> Entry:
     return Entry(
-        row=f"mean {CONVERGENCE.mean[arm]:g}",
+        row=f"mean {given(CONVERGENCE.mean[arm])}",
         column="bias after iteration 600 less that after 1",
         experiments=(CONVERGENCE, CONVERGENCE),
         read=less(figure("bias", (FINAL, arm)), figure("bias", (0, arm))),
@@ -181,7 +183,7 @@ FIGURE_2F = Spec(
     entries=(
         *(
             Entry(
-                row=f"mean {CONVERGENCE.mean[arm]:g}",
+                row=f"mean {given(CONVERGENCE.mean[arm])}",
                 column=f"bias after iteration {iteration}",
                 experiments=(CONVERGENCE,),
                 read=figure("bias", (iteration - 1, arm)),

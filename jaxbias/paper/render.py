@@ -1,43 +1,44 @@
-"""A reproduction as files: a CSV and a Markdown table for each table, a PNG and an SVG for each figure, and a page with all."""
+"""Writes a reproduction: CSV and Markdown for each table, PNG and SVG for each figure, and one page with everything."""
 
 import csv
 import io
-import platform
 from pathlib import Path
 from typing import Any
 
-import jaxbias as jb
-from jaxbias.files import written_whole
-from jaxbias.page import number, render_template
+from jaxbias._core.files import written_whole
+from jaxbias.paper.experiments import PAPER_TRIALS
 from jaxbias.paper.run import Reproduction
 from jaxbias.paper.spec import FAR, Outcome, Spec
-from jaxbias.plots import to_png, to_svg
+from jaxbias.reporting.formatting import count, figure, given, in_errors
+from jaxbias.reporting.plots import to_png, to_svg
+from jaxbias.reporting.provenance import describe_run, describe_software
+from jaxbias.reporting.templating import render_template
 
 COLUMNS: tuple[str, ...] = ("row", "column", "paper", "ours", "stderr", "sigmas", "verdict", "why", "trials")
 MARKS = {"differs": " †", "DISAGREES": " ✗"}
 
 
-def write_reproduction(found: Reproduction, folder: str | Path, *, command: str | None = None) -> Path:
+def write_reproduction(reproduction: Reproduction, folder: str | Path, *, command: str | None = None) -> Path:
     """Writes the tables, the pictures and the page into the folder; returns the page.
 
     Arguments:
-        found: from `reproduce`.
+        reproduction: from `reproduce`.
         folder: the same one.
-        command: what was typed to get it, for those who want to repeat it.
+        command: what was typed to get it, for readers who want to repeat it.
     """
     folder = Path(folder)
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for spec in found.specs:
-        cells = found.outcomes[spec.name]
+    for spec in reproduction.specs:
+        cells = reproduction.outcomes[spec.name]
         _write(folder / "tables" / f"{spec.name}.csv", to_csv(cells))
         _write(folder / "tables" / f"{spec.name}.md", to_markdown(spec, cells))
         if spec.draw is not None:
-            picture = spec.draw(found.results)
+            picture = spec.draw(reproduction.results)
             _write(folder / "figures" / f"{spec.name}.png", to_png(picture))
             _write(folder / "figures" / f"{spec.name}.svg", to_svg(picture, title=spec.title, salt=spec.name) + "\n")
     page = folder / "index.html"
-    _write(page, render_page(found, command))
+    _write(page, render_page(reproduction, command))
     return page
 
 
@@ -47,7 +48,7 @@ def _write(out: Path, content: str | bytes) -> None:
 
 
 def to_rows(cells: tuple[Outcome, ...]) -> list[dict[str, Any]]:
-    """Each cell as words and numbers."""
+    """Each cell as a row of words and numbers."""
     return [
         {"row": entry.row, "column": entry.column, "paper": entry.paper, "ours": ours, "stderr": stderr}
         | {"sigmas": sigmas, "verdict": verdict, "why": entry.why if verdict == "differs" else "", "trials": trials}
@@ -56,7 +57,7 @@ def to_rows(cells: tuple[Outcome, ...]) -> list[dict[str, Any]]:
 
 
 def to_csv(cells: tuple[Outcome, ...]) -> str:
-    """One cell a line, with all its digits."""
+    """One line for each cell, with all digits."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -65,7 +66,7 @@ def to_csv(cells: tuple[Outcome, ...]) -> str:
 
 
 def to_markdown(spec: Spec, cells: tuple[Outcome, ...]) -> str:
-    """The table as it is read: ours with its error, and the printed number in brackets."""
+    """The table for a reader: our number with its error, and the printed number in brackets."""
     table = _grid(cells)
     lines = [f"# {spec.title}", "", spec.setting, "", f"| | {' | '.join(table['columns'])} |"]
     lines.append("|---" * (len(table["columns"]) + 1) + "|")
@@ -91,11 +92,8 @@ def _in_words(cell: Outcome) -> str:
 
 
 def our_number(cell: Outcome) -> str:
-    """Ours with its error, to as many digits as the error deserves."""
-    unit = cell.entry.unit
-    if not cell.stderr > 0:
-        return f"{number(cell.ours)}{unit}"
-    return f"{number(cell.ours, cell.stderr)}{unit} ± {number(cell.stderr, cell.stderr)}"
+    """Ours with its error, to as many digits as the error justifies."""
+    return figure(cell.ours, cell.stderr, unit=cell.entry.unit)
 
 
 def paper_number(cell: Outcome) -> str:
@@ -114,7 +112,7 @@ def explanations(cells: tuple[Outcome, ...]) -> list[str]:
             groups.setdefault(cell.entry.why, []).append(cell)
     notes = [f"† {why} ({_name_cells(differing)})" for why, differing in groups.items()]
     return notes + [
-        f"✗ {cell.entry.row}, {cell.entry.column}: {cell.sigmas:.1f} standard errors away, where up to {FAR:g} are chance."
+        f"✗ {cell.entry.row}, {cell.entry.column}: {in_errors(cell.sigmas)} standard errors away; {given(FAR)} can be chance."
         for cell in cells
         if cell.verdict == "DISAGREES"
     ]
@@ -128,46 +126,39 @@ def _name_cells(cells: list[Outcome]) -> str:
     return f"{len(cells)} cells of {', '.join(columns)}"
 
 
-def count_verdicts(found: Reproduction) -> dict[str, int]:
+def count_verdicts(reproduction: Reproduction) -> dict[str, int]:
     """How many cells have each verdict."""
-    verdicts = [cell.verdict for cells in found.outcomes.values() for cell in cells]
+    verdicts = [cell.verdict for cells in reproduction.outcomes.values() for cell in cells]
     return {word: verdicts.count(word) for word in ("agrees", "differs", "DISAGREES")}
 
 
-def render_page(found: Reproduction, command: str | None) -> str:
+def render_page(reproduction: Reproduction, command: str | None) -> str:
     """The page as text."""
     from markupsafe import Markup
 
     sections = [
         {
             "spec": spec,
-            "table": _grid(found.outcomes[spec.name]),
-            "notes": explanations(found.outcomes[spec.name]),
-            "picture": spec.draw and Markup(to_svg(spec.draw(found.results), title=spec.title, salt=spec.name)),
+            "table": _grid(reproduction.outcomes[spec.name]),
+            "notes": explanations(reproduction.outcomes[spec.name]),
+            "picture": spec.draw and Markup(to_svg(spec.draw(reproduction.results), title=spec.title, salt=spec.name)),
         }
-        for spec in found.specs
+        for spec in reproduction.specs
     ]
     return render_template(
         "paper.html",
         sections=sections,
-        counts=count_verdicts(found),
-        failures=found.failures,
+        counts=count_verdicts(reproduction),
+        failures=reproduction.failures,
         our_number=our_number,
         paper_number=paper_number,
         marks=MARKS,
-        repeat=_repeat(found, command),
+        repeat=_repeat(reproduction, command),
     )
 
 
-def _repeat(found: Reproduction, command: str | None) -> dict[str, str]:
-    import jax
-
-    said = {
-        "command": command or "",
-        "seed": str(found.seed),
-        "trials": "as in the paper" if found.trials is None else f"{found.trials:,} where the paper has 1,000",
-        "jaxbias": jb.__version__,
-        "jax": f"{jax.__version__} on {jax.default_backend()}",
-        "Python": platform.python_version(),
-    }
-    return {name: text for name, text in said.items() if text}
+def _repeat(reproduction: Reproduction, command: str | None) -> dict[str, str]:
+    """What is needed to get the same figures again."""
+    trials, in_paper = reproduction.trials, count(PAPER_TRIALS)
+    said = "as in the paper" if trials is None else f"{count(trials)} where the paper has {in_paper}"
+    return {**describe_run(command, reproduction.key_words), "trials": said, **describe_software()}

@@ -1,4 +1,4 @@
-"""Runs what a list of tables and figures needs, each experiment once, and goes on where an earlier run stopped."""
+"""Runs the experiments of a list of tables and figures, each once, and continues where an earlier run stopped."""
 
 import os
 import queue
@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
-from jaxbias.devices import LostProcess, from_first
+from jaxbias._core.devices import LostProcess, from_first
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.randomness import key_words
 from jaxbias.paper.experiments import Experiment, Result, run_experiment
 from jaxbias.paper.figures import FIGURES
 from jaxbias.paper.spec import Outcome, Spec, judge
@@ -32,27 +35,27 @@ COSTS = {
     "conditions": (8, 0),
 }
 CHEAP = (4, 0.1)
-AT_ONCE = 16  # experiments until what was compiled for them is forgotten
+AT_ONCE = 16  # experiments until their compiled programs are dropped
 INTEGRAL = 60  # times as much where the probability of a choice is an integral
 
 
 class Reproduction(NamedTuple):
-    """The tables and figures that were asked for, and what came out."""
+    """The tables and figures that were asked for, and their results; `key_words` are the data of the random key."""
 
     specs: tuple[Spec, ...]
     results: dict[Experiment, Result]
     outcomes: dict[str, tuple[Outcome, ...]]
-    seed: int
+    key_words: tuple[int, ...]
     trials: int | None
 
     @property
     def failures(self) -> tuple[tuple[str, Outcome], ...]:
-        """Cells that should agree and do not."""
+        """The cells that should agree and do not."""
         return tuple((name, one) for name, cells in self.outcomes.items() for one in cells if one.verdict == "DISAGREES")
 
 
 class Step(NamedTuple):
-    """One experiment done: how many of how many, and how much of the work."""
+    """Progress after one experiment: how many of how many are done, and which share of the work."""
 
     name: str
     done: int
@@ -61,76 +64,101 @@ class Step(NamedTuple):
 
 
 def reproduce(
+    key: PRNGKeyArray,
     names: Sequence[str] = ("all",),
     folder: str | Path = "jaxbias-paper",
     *,
-    trials: int | None = None,
-    seed: int = 0,
+    num_trials: int | None = None,
     jobs: int | None = None,
     progress: Callable[[Step], None] | None = None,
 ) -> Reproduction:
     """Runs tables and figures of the paper. Finished experiments are kept in the folder and not run again.
 
     Arguments:
+        key: a `jax.random.key`.
         names: of tables and figures, such as "table2" or "figure2e", or "all".
-        folder: made where there is none; `write_reproduction` adds the tables, the pictures and the page.
-        trials: in place of the paper's thousand; the tables that have more trials are scaled alike.
-        seed: another seed gives other random numbers.
-        jobs: experiments at a time; by default one for each core, on an accelerator or several hosts one.
+        folder: created if it does not exist; `write_reproduction` adds the tables, the pictures and the page.
+        num_trials: in place of the paper's thousand; tables with more trials are scaled by the same factor.
+        jobs: experiments at a time; by default one for each core, and one on an accelerator or on several hosts.
         progress: called after each experiment.
 
-    On several hosts, each experiment's trials are spread over all of them; the folder and the outcomes are those of process 0.
+    On several hosts, the trials of each experiment are spread over all of them. Only process 0 writes to the folder and returns
+    outcomes.
     """
-    specs = find_specs(names)
-    if trials is not None and trials < 1:
-        raise ValueError(f"trials is {trials}; allowed: 1 or more")
-    alone = jax.process_count() == 1
-    if jobs is not None and (jobs < 1 or (jobs > 1 and not alone)):
-        raise ValueError(f"jobs is {jobs}; allowed: {'1 or more' if alone else '1, on several hosts'}")
+    specs, words = find_specs(names), key_words(key)
+    _check_numbers(num_trials, jobs)
     answers = jax.process_index() == 0
     folder = make_folder(folder) if answers else Path(folder)
     wanted = tuple(dict.fromkeys(experiment for spec in specs for experiment in spec.experiments))
-    results = {one: found for one in wanted if answers and (found := load(folder, one, seed, trials)) is not None}
-    is_left = from_first(np.array([one not in results for one in wanted]))
-    left = sorted((one for one, is_so in zip(wanted, is_left, strict=True) if is_so), key=lambda one: -cost(one, trials))
-    work = sum(cost(one, trials) for one in wanted)
-    done, tell = work - sum(cost(one, trials) for one in left), progress or (lambda _: None)
-    tell(Step("", len(wanted) - len(left), len(wanted), done / work))
-    for count, experiment in enumerate(_run_all(left, folder if answers else None, seed, trials, jobs or default_jobs()), 1):
-        done += cost(experiment, trials)
-        tell(Step(experiment.name, len(wanted) - len(left) + count, len(wanted), done / work))
+    finished = {one: result for one in wanted if answers and (result := load(folder, one, words, num_trials)) is not None}
+    is_left = from_first(np.array([one not in finished for one in wanted]))
+    left = sorted((one for one, is_so in zip(wanted, is_left, strict=True) if is_so), key=lambda one: -cost(one, num_trials))
+    work, report = Work(wanted, left, num_trials), progress or (lambda _: None)
+    report(work.step_after(""))
+    for experiment in _run_all(key, left, folder if answers else None, num_trials, jobs or default_jobs()):
+        work.add(experiment)
+        report(work.step_after(experiment.name))
     if not answers:
-        return Reproduction(specs, {}, {}, seed, trials)
-    # As they are in the files, so that a run that was interrupted ends with the same digits as one that was not.
-    results |= {one: found for one in left if (found := load(folder, one, seed, trials)) is not None}
+        return Reproduction(specs, {}, {}, words, num_trials)
+    # Read from the files, so that an interrupted run ends with the same digits as one that was not.
+    results = finished | {one: result for one in left if (result := load(folder, one, words, num_trials)) is not None}
     outcomes = {spec.name: tuple(judge(entry, results) for entry in spec.entries) for spec in specs}
-    return Reproduction(specs, results, outcomes, seed, trials)
+    return Reproduction(specs, results, outcomes, words, num_trials)
+
+
+class Work:
+    """How much of the work is done, in seconds as `cost` estimates them."""
+
+    def __init__(self, wanted: Sequence[Experiment], left: Sequence[Experiment], trials: int | None) -> None:
+        self.trials, self.total, self.done = trials, len(wanted), len(wanted) - len(left)
+        self.seconds = sum(cost(one, trials) for one in wanted)
+        self.seconds_done = self.seconds - sum(cost(one, trials) for one in left)
+
+    def add(self, experiment: Experiment) -> None:
+        """One more experiment is done."""
+        self.done += 1
+        self.seconds_done += cost(experiment, self.trials)
+
+    def step_after(self, name: str) -> Step:
+        """What to report after the experiment of this name."""
+        return Step(name, self.done, self.total, self.seconds_done / self.seconds)
+
+
+def _check_numbers(trials: int | None, jobs: int | None) -> None:
+    if trials is not None and trials < 1:
+        raise ArgumentError("num_trials", trials, "1 or more")
+    alone = jax.process_count() == 1
+    if jobs is not None and (jobs < 1 or (jobs > 1 and not alone)):
+        raise ArgumentError("jobs", jobs, "1 or more" if alone else "1 on several hosts")
 
 
 def find_specs(names: Sequence[str]) -> tuple[Spec, ...]:
     """The specs of these names, in the order of the paper."""
+    choices = f"choose from all, {', '.join(ORDER)}"
     for name in names:
         if name != "all" and name not in SPECS:
-            raise ValueError(f"names has {name!r}; allowed: all, {', '.join(ORDER)}")
+            raise ArgumentError("names", names, problem=f"has {name!r}", remedy=choices)
     if not names:
-        raise ValueError(f"names is empty; allowed: all, {', '.join(ORDER)}")
+        raise ArgumentError("names", names, problem="is empty", remedy=choices)
     return tuple(SPECS[name] for name in ORDER if name in names or "all" in names)
 
 
 def make_folder(folder: str | Path) -> Path:
-    """The folder, with a place for the cells."""
+    """The folder, with a subfolder for the cells."""
     folder = Path(folder)
+    writable = "a folder that can be written to"
     try:
         (folder / "cells").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"folder is {str(folder)!r}: {error.strerror}; allowed: one that can be written to") from error
+        problem = f"is {str(folder)!r}: {error.strerror}"
+        raise ArgumentError("folder", str(folder), writable, problem=problem) from error
     if not os.access(folder / "cells", os.W_OK):
-        raise ValueError(f"folder is {str(folder)!r}, which cannot be written to; allowed: one that can")
+        raise ArgumentError("folder", str(folder), writable)
     return folder
 
 
 def default_jobs() -> int:
-    """One for each core, as most of an experiment's time is spent in one; an accelerator, or several hosts, do one at a time."""
+    """One for each core, as an experiment mostly uses one core; one on an accelerator, or on several hosts."""
     alone = jax.default_backend() == "cpu" and jax.process_count() == 1
     return len(os.sched_getaffinity(0)) if alone and hasattr(os, "sched_getaffinity") else 1
 
@@ -143,16 +171,20 @@ def cost(experiment: Experiment, trials: int | None) -> float:
     return fixed + by_step * steps * (INTEGRAL if integral else 1)
 
 
-def _run_all(left: Sequence[Experiment], folder: Path | None, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
-    """Yields each experiment once it is done and written. What was compiled is forgotten now and then: a process may have 65,000
-    memory maps, and a hundred experiments have more."""
+def _run_all(
+    key: PRNGKeyArray, left: Sequence[Experiment], folder: Path | None, trials: int | None, jobs: int
+) -> Iterator[Experiment]:
+    """Yields each experiment once it is done and written. Compiled programs are dropped now and then: a process may have 65,000
+    memory maps, and a hundred experiments need more."""
     for first in range(0, len(left), AT_ONCE):
-        yield from _run_some(left[first : first + AT_ONCE], folder, seed, trials, jobs)
+        yield from _run_some(key, left[first : first + AT_ONCE], folder, trials, jobs)
         jax.clear_caches()
 
 
-def _run_some(some: Sequence[Experiment], folder: Path | None, seed: int, trials: int | None, jobs: int) -> Iterator[Experiment]:
-    """Several at a time, in threads that do not outlive the caller."""
+def _run_some(
+    key: PRNGKeyArray, some: Sequence[Experiment], folder: Path | None, trials: int | None, jobs: int
+) -> Iterator[Experiment]:
+    """Several at a time, in threads that end with the process."""
     waiting: queue.SimpleQueue[Experiment] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[Experiment, BaseException | None]] = queue.SimpleQueue()
     for experiment in some:
@@ -165,11 +197,11 @@ def _run_some(some: Sequence[Experiment], folder: Path | None, seed: int, trials
             except queue.Empty:
                 return
             try:
-                result = run_experiment(experiment, seed, trials)
+                result = run_experiment(key, experiment, trials)
                 if folder is not None:
-                    save(folder, experiment, seed, trials, result)
+                    save(folder, experiment, key_words(key), trials, result)
                 finished.put((experiment, None))
-            except BaseException as error:  # it is raised again by who waits
+            except BaseException as error:  # raised again by the caller
                 finished.put((experiment, error))
                 return
 

@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is: the printed numbers, the experiments they stand for, and what is expected of ours.
+"""A table or figure of the paper: the printed numbers, the experiments behind them, and what is expected of ours.
 
 A printed number has a Monte Carlo error of its own, which the paper does not give. It is taken from ours: the same experiment
 with the paper's number of trials. Two numbers agree where they are within four of their combined standard errors, and half of
@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jaxbias.paper.experiments import Experiment, Figure, Result
+from jaxbias.paper.experiments import Experiment, Result
+from jaxbias.paper.summaries import Figure
 
 FAR = 4.0  # combined standard errors: chance does that once in 16,000 cells
 EXACT = 1e-9  # how far from its bound an exact figure may be: rounding
@@ -48,7 +49,7 @@ class Entry:
 
 
 class Outcome(NamedTuple):
-    """One cell as it came out.
+    """The result of one cell.
 
     Fields:
         entry: what it is.
@@ -71,11 +72,11 @@ class Spec:
     """One table or figure.
 
     Arguments:
-        name: as it is typed.
+        name: as it is typed on the command line.
         title: what it is.
         setting: how it was run, in a sentence or two.
-        entries: its cells; of a figure, the figures that say what is to be seen in it.
-        seen: what they say, in a sentence or two, with the explanations left to the cells.
+        entries: its cells; for a figure, the numbers that summarise it.
+        seen: what the cells show, in a sentence or two; explanations are with the cells.
         draw: from the results to a picture.
         drawn: the experiments that are drawn.
     """
@@ -90,7 +91,7 @@ class Spec:
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
-        """Everything that has to be run, each once, in order."""
+        """The experiments to run, each once, in order."""
         return tuple(dict.fromkeys([*self.drawn, *(experiment for entry in self.entries for experiment in entry.experiments)]))
 
 

@@ -1,4 +1,4 @@
-"""Finished experiments in a folder: a file for each, there whole or not at all, read again by the next run."""
+"""Finished experiments in a folder: one file for each, written whole, and read by the next run."""
 
 import json
 import zlib
@@ -8,49 +8,48 @@ from typing import Any
 
 import numpy as np
 
-import jaxbias as jb
-from jaxbias.files import written_whole
-from jaxbias.paper import experiments
-from jaxbias.paper.experiments import Experiment, Figure, Result
+from jaxbias._core.files import written_whole
+from jaxbias._core.version import __version__
+from jaxbias.paper.experiments import Experiment, Result
+from jaxbias.paper.summaries import Figure
 
 
-def _head(experiment: Experiment, seed: int, trials: int | None) -> dict[str, Any]:
-    """What a result must have been made from to be the one that is asked for."""
-    words = {"experiment": experiment.text, "seed": seed, "trials": experiment.num_trials(trials)}
-    return {**words, "version": jb.__version__, "methods": _methods()}
+def _head(experiment: Experiment, key_words: tuple[int, ...], trials: int | None) -> dict[str, Any]:
+    """What identifies a result: it is reused only if all of this is the same."""
+    words = {"experiment": experiment.text, "key_words": list(key_words), "trials": experiment.num_trials(trials)}
+    return {**words, "version": __version__, "methods": _methods()}
 
 
 @cache
 def _methods() -> int:
-    """A number that changes with what the words of an experiment mean, for those who change it."""
-    return zlib.crc32(Path(experiments.__file__).read_bytes())
+    """A number that changes with the code of the experiments, so that old results are not reused."""
+    return zlib.crc32(b"".join((Path(__file__).parent / f"{name}.py").read_bytes() for name in ("experiments", "summaries")))
 
 
 def path_of(folder: Path, experiment: Experiment) -> Path:
-    """Its file."""
+    """The file of an experiment."""
     return folder / "cells" / f"{experiment.name}.json"
 
 
-def save(folder: Path, experiment: Experiment, seed: int, trials: int | None, result: Result) -> None:
+def save(folder: Path, experiment: Experiment, key_words: tuple[int, ...], trials: int | None, result: Result) -> None:
     """Writes a finished experiment."""
     figures = {
         name: {"value": np.asarray(value, np.float64).tolist(), "stderr": np.asarray(stderr, np.float64).tolist()}
         for name, (value, stderr) in result.figures.items()
     }
-    content = json.dumps({**_head(experiment, seed, trials), "figures": figures}) + "\n"
+    content = json.dumps({**_head(experiment, key_words, trials), "figures": figures}) + "\n"
     with written_whole(path_of(folder, experiment)) as path:
         path.write_text(content)
 
 
-def load(folder: Path, experiment: Experiment, seed: int, trials: int | None) -> Result | None:
-    """A finished experiment; None where there is none, or only one of other trials, another seed or another version."""
+def load(folder: Path, experiment: Experiment, key_words: tuple[int, ...], trials: int | None) -> Result | None:
+    """A finished experiment; None where there is none with the same number of trials, key and version."""
     try:
         kept = json.loads(path_of(folder, experiment).read_text())
     except (OSError, ValueError):
         return None
-    if not isinstance(kept, dict) or {name: kept.get(name) for name in _head(experiment, seed, trials)} != _head(
-        experiment, seed, trials
-    ):
+    head = _head(experiment, key_words, trials)
+    if not isinstance(kept, dict) or {name: kept.get(name) for name in head} != head:
         return None
     figures = {name: Figure(np.asarray(one["value"]), np.asarray(one["stderr"])) for name, one in kept["figures"].items()}
     return Result(trials=kept["trials"], figures=figures)

@@ -1,4 +1,4 @@
-"""The paper's tables: joint bias (1, 5, 6), and what is left of bias and error (2, 3, 4, 7)."""
+"""The paper's tables: joint bias (1, 5, 6), and the bias and error that each method leaves (2, 3, 4, 7)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -2,23 +2,25 @@
 
 from jaxbias.policies.base import (
     ArmStatistics,
+    BasePolicy,
     Policy,
     StatisticsPolicy,
     check_policy,
-    keeps_statistics,
-    sample_arm,
+    complete_policy,
+    policy_name,
 )
 from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSampling
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
+from jaxbias.policies.play_the_winner import PlayTheWinner
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
-from jaxbias.policies.transformed import Clipped, Transformed
 from jaxbias.policies.ucb import UCB1, LilUCB
-from jaxbias.policies.urn import PlayTheWinner
+from jaxbias.policies.wrappers import Clipped, Transformed
 
 __all__ = [
     "UCB1",
     "ArmStatistics",
+    "BasePolicy",
     "BetaExplorationSampling",
     "BetaThompson",
     "Clipped",
@@ -35,6 +37,6 @@ __all__ = [
     "Transformed",
     "Uniform",
     "check_policy",
-    "keeps_statistics",
-    "sample_arm",
+    "complete_policy",
+    "policy_name",
 ]

@@ -4,9 +4,8 @@
     log_probs(state) -> (arms,)                 the log-probability that each arm is pulled next
     update(state, arm, reward) -> state         after one reward was seen
 
-Nothing else is needed and nothing is registered: simulation samples from `log_probs`, the likelihood scores with it. A policy
-may also bring `sample(key, state)`, a faster way to draw the same distribution, and `log_concave = True` where every
-log-probability is concave in the summed rewards. Its settings may be pytree leaves.
+Nothing else is needed and nothing is registered: simulation samples from `log_probs`, the likelihood scores with it. `BasePolicy`
+documents what a policy may bring beside them, each with a default; a class of the user's own need not derive from it.
 """
 
 import dataclasses
@@ -16,7 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from jaxbias.settings import check_settings
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.settings import check_settings, settings
+
+FUNCTIONS = ("init", "log_probs", "update")
 
 
 @runtime_checkable
@@ -51,7 +53,86 @@ class ArmStatistics(NamedTuple):
         return self.total / jnp.maximum(self.pulls, 1).astype(self.total.dtype)
 
 
-class StatisticsPolicy:
+class BasePolicy:
+    """What a policy may bring beside its three functions.
+
+    Attributes:
+        log_concave: whether every log-probability is concave in the summed rewards.
+        unit_rewards: whether rewards count as successes, so that they must be from 0 to 1.
+        is_adaptive: whether the choices depend on the rewards.
+        noise_settings: the settings that say how random the choices are, which `fit_settings` can estimate.
+        records_draws: whether it draws a value for every arm and pulls the largest: then it has `draw`, `choose` and `given`.
+    """
+
+    log_concave: bool = False
+    unit_rewards: bool = False
+    is_adaptive: bool = True
+    noise_settings: tuple[str, ...] = ()
+    records_draws: bool = False
+
+    def init(self, num_arms: int) -> Any:
+        """The state before anything was seen."""
+        raise TypeError(f"{type(self).__name__} must define init, for {num_arms} arms")
+
+    def log_probs(self, state: Any) -> Float[Array, " arms"]:
+        """The log-probability of each arm being pulled next."""
+        raise TypeError(f"{type(self).__name__} must define log_probs of its state, {type(state).__name__}")
+
+    def update(self, state: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
+        """The state after this arm gave this reward."""
+        raise TypeError(f"{type(self).__name__} must define update of its state, {type(state).__name__}, by {arm} and {reward}")
+
+    def sample(self, key: PRNGKeyArray, state: Any) -> Int[Array, ""]:
+        """Draws the next arm; a policy with a faster way to draw the same distribution overrides this."""
+        return jax.random.categorical(key, self.log_probs(state))
+
+    @property
+    def has_sampler(self) -> bool:
+        """Whether `sample` is the policy's own."""
+        return type(self).sample is not BasePolicy.sample
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether the state is the plain pulls and sums, so that counting can replace replaying."""
+        return False
+
+    def sample_by_quantile(self, key: PRNGKeyArray, state: Any) -> Int[Array, ""]:
+        """As `sample`, with draws that grow with what was seen: a seed then means the same in two histories."""
+        return self.sample(key, state)
+
+    def for_steps(self, num_steps: int) -> "BasePolicy":
+        """The same policy in the form it prefers for at most this many steps."""
+        del num_steps
+        return self
+
+    def log_prob_cost(self, num_arms: int) -> float:
+        """About how long `log_probs` takes, in units of a closed form."""
+        del num_arms
+        return 1.0
+
+    def table_nodes(self, most_pulls: int) -> int | None:
+        """How many nodes `tables` needs for so many pulls of one arm; None for a policy without tables."""
+        del most_pulls
+        return None
+
+    def tables(self, num_arms: int, rows: int, nodes: int, dtype: Any) -> Any:
+        """The log-probabilities at many numbers of successes at once; see `BetaTables`."""
+        raise TypeError(f"{type(self).__name__} has no tables of {(num_arms, rows, nodes, dtype)}")
+
+    def draw(self, key: PRNGKeyArray, state: Any) -> Float[Array, " arms"]:
+        """A value for every arm, drawn from its posterior."""
+        raise TypeError(f"{type(self).__name__} draws no values of the arms from {type(state).__name__} and {key}")
+
+    def choose(self, key: PRNGKeyArray, state: Any, draws: Float[Array, " arms"]) -> Int[Array, ""]:
+        """The arm that is pulled after these draws."""
+        raise TypeError(f"{type(self).__name__} does not choose by {draws} ({type(state).__name__}, {key})")
+
+    def given(self, draws: Float[Array, "steps arms"]) -> "BasePolicy":
+        """The policy of one trial whose draws are known."""
+        raise TypeError(f"{type(self).__name__} draws no values of the arms: {draws}")
+
+
+class StatisticsPolicy(BasePolicy):
     """A policy that looks at nothing but the pulls and the summed rewards of each arm."""
 
     def init(self, num_arms: int) -> ArmStatistics:
@@ -66,44 +147,108 @@ class StatisticsPolicy:
             total=state.total + jnp.where(chosen, reward.astype(state.total.dtype), 0),
         )
 
-
-def keeps_statistics(policy: Any) -> bool:
-    """Whether the policy's state is the plain pulls and sums, so that counting can replace replaying."""
-    return isinstance(policy, StatisticsPolicy) and type(policy).update is StatisticsPolicy.update
-
-
-def sample_arm(key: PRNGKeyArray, policy: Policy, state: Any) -> Int[Array, ""]:
-    """Draws the next arm, in the policy's own way where it has one."""
-    own = getattr(policy, "sample", None)
-    return jax.random.categorical(key, policy.log_probs(state)) if own is None else own(key, state)
+    @property
+    def keeps_statistics(self) -> bool:
+        """Unless a subclass updates its state in another way."""
+        return type(self).update is StatisticsPolicy.update
 
 
-def check_policy(policy: Any, num_arms: int) -> None:
-    """Raises ValueError where the policy's settings are not allowed or its functions do not fit each other."""
+@settings
+class PlainPolicy(BasePolicy):
+    """Wraps a class of the user's own that does not derive from `BasePolicy`, and adds the defaults."""
+
+    policy: Any
+
+    def init(self, num_arms: int) -> Any:
+        """The policy's own."""
+        return self.policy.init(num_arms)
+
+    def log_probs(self, state: Any) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return self.policy.log_probs(state)
+
+    def update(self, state: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
+        """The policy's own."""
+        return self.policy.update(state, arm, reward)
+
+    def sample(self, key: PRNGKeyArray, state: Any) -> Int[Array, ""]:
+        """The policy's own, if it has one."""
+        return self.policy.sample(key, state) if self.has_sampler else super().sample(key, state)
+
+    @property
+    def has_sampler(self) -> bool:
+        """Whether the class has a method `sample`."""
+        return callable(getattr(self.policy, "sample", None))
+
+    @property
+    def is_adaptive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the class says."""
+        return getattr(self.policy, "is_adaptive", True)
+
+    @property
+    def log_concave(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the class says."""
+        return getattr(self.policy, "log_concave", False)
+
+    @property
+    def unit_rewards(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the class says."""
+        return getattr(self.policy, "unit_rewards", False)
+
+    def __repr__(self) -> str:
+        """As the user knows it."""
+        return repr(self.policy)
+
+
+def complete_policy(policy: Any) -> BasePolicy:
+    """The policy with everything that `BasePolicy` documents."""
+    return policy if isinstance(policy, BasePolicy) else PlainPolicy(policy)
+
+
+def policy_name(policy: Any) -> str:
+    """The name of the policy's class."""
+    return type(policy.policy if isinstance(policy, PlainPolicy) else policy).__name__
+
+
+def check_policy(policy: Any, num_arms: int) -> BasePolicy:
+    """The policy, completed; refused where its settings are not allowed or its functions do not fit each other."""
     if isinstance(policy, type):
-        raise ValueError(f"policy is the class {policy.__name__}; allowed: an instance of it, {policy.__name__}(...)")
-    missing = [name for name in ("init", "log_probs", "update") if not callable(getattr(policy, name, None))]
+        raise ArgumentError("policy", problem=f"is the class {policy.__name__}", allowed=f"an instance, {policy.__name__}(...)")
+    missing = [name for name in FUNCTIONS if not _has_own(policy, name)]
     if missing:
-        raise ValueError(f"policy is {policy!r}, without {', '.join(missing)}; allowed: init, log_probs and update")
-    check_settings(policy, "policy")
-    if getattr(policy, "policy", None) is not None:  # one that wraps another
-        check_policy(policy.policy, num_arms)
-    for name, value in getattr(policy, "__dict__", {}).items():
-        if name in _settings_of(policy) and getattr(value, "shape", ()) not in ((), (num_arms,)):
-            raise ValueError(f"policy.{name} has shape {value.shape}; allowed: one number, or one for each of {num_arms} arms")
+        problem = f"is {policy!r}, without {', '.join(missing)}"
+        raise ArgumentError("policy", policy, "an object with init, log_probs and update", problem=problem)
+    check_settings(policy, "policy", num_arms)
+    for inner in _wrapped(policy):
+        check_policy(inner, num_arms)
+    _check_shapes(policy, num_arms)
+    return complete_policy(policy)
+
+
+def _has_own(policy: Any, name: str) -> bool:
+    """Whether the policy has this function, other than the placeholder of the base class."""
+    inherited = getattr(type(policy), name, None) is getattr(BasePolicy, name)
+    return callable(getattr(policy, name, None)) and not inherited
+
+
+def _wrapped(policy: Any) -> list[Any]:
+    """The policies that this one wraps."""
+    fields = dataclasses.fields(policy) if dataclasses.is_dataclass(policy) else ()
+    return [value for field in fields if isinstance(value := getattr(policy, field.name), Policy)]
+
+
+def _check_shapes(policy: Any, num_arms: int) -> None:
+    """Whether `init`, `log_probs` and `update` fit each other."""
     state = jax.eval_shape(lambda: policy.init(num_arms))
     log_probs = jax.eval_shape(policy.log_probs, state)
     shape = getattr(log_probs, "shape", type(log_probs).__name__)
     if shape != (num_arms,):
-        raise ValueError(f"policy.log_probs returns shape {shape}; allowed: {(num_arms,)}, one for each arm")
+        raise ArgumentError("policy.log_probs", shape, f"{(num_arms,)}, one for each arm", problem=f"returns shape {shape}")
     arm, reward = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.result_type(float))
     after = jax.eval_shape(policy.update, state, arm, reward)
     if _shapes(after) != _shapes(state):
-        raise ValueError(f"policy.update returns {_shapes(after)}; allowed: the shapes of init, {_shapes(state)}")
-
-
-def _settings_of(policy: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(policy)} if dataclasses.is_dataclass(policy) else set()
+        allowed = f"the shapes of init, {_shapes(state)}"
+        raise ArgumentError("policy.update", after, allowed, problem=f"returns {_shapes(after)}")
 
 
 def _shapes(tree: Any) -> Any:

@@ -4,8 +4,8 @@ With p the posterior probability that an arm is the best, which is Thompson samp
 
     probability = p (1 - p) / sum over arms of p (1 - p)
 
-so that an arm which is nearly sure to be the best leaves the pulls to its rivals. It has no shorter way to draw than its
-probabilities, an integral for each arm: in a batch they are computed once.
+so that an arm which is nearly sure to be the best leaves the pulls to its rivals. There is no faster way to sample an arm than by
+its probability, an integral for each arm: in a batch they are computed once.
 """
 
 from typing import Any
@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxbias._core.settings import FINITE, POSITIVE, setting, settings
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.thompson import BetaThompson, Thompson
-from jaxbias.settings import FINITE, POSITIVE, setting, settings
 
 
 @settings
@@ -39,8 +39,16 @@ class ExplorationSampling(StatisticsPolicy):
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log p + log(1 - p), less the logarithm of their sum."""
-        best = Thompson(prior_mean=self.prior_mean, prior_sigma=self.prior_sigma, sigma=self.sigma)
-        return explore(best.log_probs(state))
+        return explore(self.best.log_probs(state))
+
+    @property
+    def best(self) -> Thompson:
+        """Thompson sampling, which pulls an arm with the probability that it is the best."""
+        return Thompson(prior_mean=self.prior_mean, prior_sigma=self.prior_sigma, sigma=self.sigma)
+
+    def log_prob_cost(self, num_arms: int) -> float:
+        """That of Thompson sampling."""
+        return self.best.log_prob_cost(num_arms)
 
 
 @settings
@@ -58,7 +66,16 @@ class BetaExplorationSampling(StatisticsPolicy):
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log p + log(1 - p), less the logarithm of their sum."""
-        return explore(BetaThompson(prior_success=self.prior_success, prior_failure=self.prior_failure).log_probs(state))
+        return explore(self.best.log_probs(state))
+
+    @property
+    def best(self) -> BetaThompson:
+        """Thompson sampling, which pulls an arm with the probability that it is the best."""
+        return BetaThompson(prior_success=self.prior_success, prior_failure=self.prior_failure)
+
+    def log_prob_cost(self, num_arms: int) -> float:
+        """That of Thompson sampling."""
+        return self.best.log_prob_cost(num_arms)
 
 
 def explore(log_best: Float[Array, " arms"]) -> Float[Array, " arms"]:

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from jaxbias.layout import settle
+from jaxbias._core.layout import materialize
+from jaxbias._core.settings import PROBABILITY, always, setting, settings
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
-from jaxbias.policies.noise import TAU, TIES, choice_log_probs, choose, tau_at
-from jaxbias.settings import PROBABILITY, setting, settings
+from jaxbias.policies.noise import TAU, TIES, choice_log_probs, choose, is_static_tau, tau_at
 
 
 class IndexPolicy(StatisticsPolicy):
@@ -20,6 +20,8 @@ class IndexPolicy(StatisticsPolicy):
 
     tau: Any
     ties: str
+
+    noise_settings = ("tau",)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The value by which the arms are compared."""
@@ -48,8 +50,8 @@ class Greedy(IndexPolicy):
     Array([-2.1269, -0.1269], dtype=float32)
     """
 
-    tau: Any = setting(default=0.0, allowed=TAU)
-    ties: str = setting(default="random", allowed=TIES)
+    tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
+    ties: str = setting(default="random", allowed=TIES, static=always)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The sample means."""
@@ -67,8 +69,10 @@ class EpsilonGreedy(StatisticsPolicy):
     """
 
     epsilon: Any = setting(default=0.1, allowed=PROBABILITY)
-    tau: Any = setting(default=0.0, allowed=TAU)
-    ties: str = setting(default="random", allowed=TIES)
+    tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
+    ties: str = setting(default="random", allowed=TIES, static=always)
+
+    noise_settings = ("tau", "epsilon")
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log(epsilon / K + (1 - epsilon) softmax(mean / tau))."""
@@ -79,7 +83,7 @@ class EpsilonGreedy(StatisticsPolicy):
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """Whether to explore, and where, do not depend on what was seen."""
         num_arms = state.pulls.shape[0]
-        whether, where = settle(jax.random.uniform(key, (2,)))
+        whether, where = materialize(jax.random.uniform(key, (2,)))
         explored = jnp.minimum((where * num_arms).astype(jnp.int32), num_arms - 1)
         greedy = choose(jax.random.fold_in(key, 1), state.mean, tau_at(self.tau, state.pulls), self.ties)
         return jnp.where(whether < self.epsilon, explored, greedy.astype(jnp.int32))

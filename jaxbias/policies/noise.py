@@ -13,13 +13,18 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
-from jaxbias.layout import settle, trials_minor
-from jaxbias.settings import NON_NEGATIVE, Allowed, is_zero, one_of
+from jaxbias._core.layout import materialize, trials_minor
+from jaxbias._core.settings import NON_NEGATIVE, Allowed, is_zero, one_of
 
 Tau = float | Float[Array, ""] | Callable[[Int[Array, ""]], Float[Array, ""]]
-TAU = Allowed(f"{NON_NEGATIVE.description}, or a function from the step to one", NON_NEGATIVE.test)
+TAU = Allowed(f"{NON_NEGATIVE.description}, or a function of the step", NON_NEGATIVE.test)
 TIES = one_of("random", "first")
 ARMS_AT_ONCE = 16  # compared in one reduction: of 18 and more, XLA makes a loop on a CPU that runs one trial at a time
+
+
+def is_static_tau(tau: Any) -> bool:
+    """Whether `tau` is known before compilation: no noise at all, or a schedule."""
+    return is_zero(tau) or callable(tau)
 
 
 def tau_at(tau: Tau, pulls: Int[Array, " arms"]) -> float | Float[Array, ""]:
@@ -36,7 +41,7 @@ def choice_log_probs(index: Float[Array, " arms"], tau: float | Float[Array, ""]
 
 
 def log_softmax(index: Float[Array, " arms"]) -> Float[Array, " arms"]:
-    """As `jax.nn.log_softmax`; of few arms one by one, as XLA on a CPU copies a batch of them to reduce it over the arms."""
+    """As `jax.nn.log_softmax`; of few arms one by one, as XLA on a CPU copies a chunk of trials to reduce it over the arms."""
     if index.shape[0] > ARMS_AT_ONCE:
         return jax.nn.log_softmax(index)
     arms = [index[arm] for arm in range(index.shape[0])]
@@ -54,10 +59,10 @@ def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " a
 def choose(key: PRNGKeyArray, index: Float[Array, " arms"], tau: float | Float[Array, ""], ties: str) -> Int[Array, ""]:
     """Draws an arm with the log-probabilities of `choice_log_probs`; where noise is added, it also breaks the ties."""
     if is_zero(tau):
-        return jnp.argmax(settle(index)) if ties == "first" else _break_ties(key, index)
+        return jnp.argmax(materialize(index)) if ties == "first" else _break_ties(key, index)
     noise = jax.random.gumbel(key, index.shape, index.dtype)
     index = index + jnp.asarray(tau, index.dtype) * noise
-    return jnp.argmax(settle(index)) if ties == "first" else _largest(*settle((index, noise)))[0]
+    return jnp.argmax(materialize(index)) if ties == "first" else _largest(*materialize((index, noise)))[0]
 
 
 def _largest(index: Float[Array, "*trials arms"], priority: Array) -> tuple[Int[Array, "*trials"], Bool[Array, "*trials"]]:
@@ -89,7 +94,7 @@ def _lowest(dtype: Any) -> float | int:
 
 @custom_vmap
 def _break_ties(key: PRNGKeyArray, index: Float[Array, " arms"]) -> Int[Array, ""]:
-    """The best arm, a random one where several are. In a batch the order is drawn only if some trial needs it."""
+    """The best arm, a random one where several are. Of a chunk of trials, the order is drawn only if some trial needs it."""
     return _largest(index, tie_priorities(jax.random.bits(key, (), jnp.uint32), index.shape[0]))[0]
 
 

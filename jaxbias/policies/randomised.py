@@ -6,15 +6,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from jaxbias.layout import settle
-from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
+from jaxbias._core.layout import materialize
+from jaxbias._core.settings import OPEN_PROBABILITY, setting, settings
+from jaxbias.policies.base import ArmStatistics, BasePolicy, StatisticsPolicy
 from jaxbias.policies.noise import choose
-from jaxbias.settings import OPEN_PROBABILITY, setting, settings
 
 
 @settings
 class Uniform(StatisticsPolicy):
     """Every arm equally likely at every step: data that are not adaptive."""
+
+    is_adaptive = False
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """-log K."""
@@ -32,7 +34,7 @@ class Exp3State(NamedTuple):
 
 
 @settings
-class Exp3:
+class Exp3(BasePolicy):
     """Exp3 of Auer et al. (2002).
 
         probability = (1 - gamma) softmax(gamma weighted_total / K) + gamma / K
@@ -59,7 +61,7 @@ class Exp3:
 
     def sample(self, key: PRNGKeyArray, state: Exp3State) -> Int[Array, ""]:
         """The Gumbel-max trick on the log-probabilities."""
-        return choose(key, settle(self.log_probs(state)), 1.0, "first")
+        return choose(key, materialize(self.log_probs(state)), 1.0, "first")
 
     def update(self, state: Exp3State, arm: Int[Array, ""], reward: Float[Array, ""]) -> Exp3State:
         """Adds reward / probability to the arm's sum."""

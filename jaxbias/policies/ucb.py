@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.settings import BELOW_ONE, NON_NEGATIVE, POSITIVE, always, setting, settings
 from jaxbias.policies.base import ArmStatistics
 from jaxbias.policies.greedy import IndexPolicy
-from jaxbias.policies.noise import TAU, TIES
-from jaxbias.settings import BELOW_ONE, NON_NEGATIVE, POSITIVE, setting, settings
+from jaxbias.policies.noise import TAU, TIES, is_static_tau
 
 
 @settings
@@ -26,8 +26,8 @@ class LilUCB(IndexPolicy):
     beta: Any = setting(default=1.0, allowed=NON_NEGATIVE)
     epsilon: Any = setting(default=0.01, allowed=POSITIVE)
     delta: Any = setting(default=0.005, allowed=BELOW_ONE)
-    tau: Any = setting(default=0.0, allowed=TAU)
-    ties: str = setting(default="random", allowed=TIES)
+    tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
+    ties: str = setting(default="random", allowed=TIES, static=always)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""
@@ -53,8 +53,8 @@ class TabulatedUCB(IndexPolicy):
     """The sample mean plus a width from a table by pulls."""
 
     width: Any
-    tau: Any
-    ties: str
+    tau: Any = setting(static=is_static_tau)
+    ties: str = setting(static=always)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""
@@ -70,8 +70,8 @@ class UCB1(IndexPolicy):
         ties: "random", or "first" for the lowest arm.
     """
 
-    tau: Any = setting(default=0.0, allowed=TAU)
-    ties: str = setting(default="random", allowed=TIES)
+    tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
+    ties: str = setting(default="random", allowed=TIES, static=always)
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""

@@ -67,7 +67,10 @@ def _normal_cuts(location: Float[Array, " arms"], scale: Float[Array, " arms"]) 
 def _winning_modes(
     location: Float[Array, " arms"], scale: Float[Array, " arms"]
 ) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
-    """The maximum of log f_k + sum_{j != k} log F_j, which is concave, and its width there: three Newton steps."""
+    """The maximum of log f_k + sum_{j != k} log F_j, which is concave, and its width there.
+
+    Three rounds of Newton's method, unrolled: a loop in an integral that is called at every step would be slower.
+    """
     rivals = 1 - jnp.eye(location.shape[0], dtype=location.dtype)
     mode, curvature = jnp.broadcast_to(jnp.max(location), location.shape), 1 / jnp.square(scale)
     for _ in range(3):

@@ -11,7 +11,7 @@ ARMS, REWARDS = [0, 1, 0, 1, 0, 1, 1], [1.0, 2.0, 3.0, -1.0, 0.5, 0.25, 1.5]
 CHANCES = [[np.nan, 0.0], [0.0, 0.0], [0.5, 0.5], [0.75, 0.25], [0.8, 0.2], [0.4, 0.6], [0.9, 0.1]]
 
 
-class Floored(jb.StatisticsPolicy):
+class Floored(jb.policies.StatisticsPolicy):
     """Thompson sampling, or with probability t^-decay an arm at random: the floor that the article puts under it."""
 
     def __init__(self, decay):
@@ -147,7 +147,7 @@ def test_it_covers_with_a_floor_under_the_probabilities():
     """
     policy, mean, trials = Floored(0.5), np.array([1.0, 0.75, 0.5]), 250
     history = jb.simulate(jax.random.key(5), policy, jb.Normal(), mean, 2000, trials)
-    from jaxbias.estimators.checks import replayed_log_probs
+    from jaxbias.likelihood import replayed_log_probs
 
     chances = jnp.exp(replayed_log_probs(policy, history))
     for scheme in ("constant", "two_point"):
@@ -160,27 +160,42 @@ def test_it_covers_with_a_floor_under_the_probabilities():
 
 
 BAD = [
-    (dict(policy=None), "neither policy nor propensities is given; allowed: one of them"),
-    (dict(propensities=jnp.array(CHANCES)), "both policy and propensities are given; allowed: one of them"),
-    (dict(policy=jb.UCB1()), "whose choices are not random; adaptive_weighting needs randomised choices"),
-    (dict(policy=None, propensities=jnp.ones(7)), r"propensities has shape \(7,\); allowed: \(7, 2\), one for each step and arm"),
-    (dict(policy=None, propensities=jnp.full((7, 2), 0.4)), "propensities sum to 0.8.* at step 2; allowed: 1 over the arms"),
+    (dict(policy=None), "policy", "is None; it must be given, or propensities, and not both"),
+    (
+        dict(propensities=jnp.array(CHANCES)),
+        "policy",
+        "is given with propensities; it must be given, or propensities",
+    ),
+    (dict(policy=jb.UCB1()), "policy", "whose choices are not random; it must be one with random choices .tau > 0."),
+    (
+        dict(policy=None, propensities=jnp.ones(7)),
+        "propensities",
+        r"has shape \(7,\); it must be of shape \(7, 2\), one for each step and arm",
+    ),
+    (
+        dict(policy=None, propensities=jnp.full((7, 2), 0.4)),
+        "propensities",
+        "is 0.8.* at step 2, as the sum over the arms, which must be 1",
+    ),
     (
         dict(policy=None, propensities=jnp.array(CHANCES).at[4].set(jnp.array([1.5, -0.5]))),
-        "propensities is 1.5 at step 4; allowed: numbers from 0 to 1",
+        "propensities",
+        "is 1.5 at step 4; it must be from 0 to 1",
     ),
-    (dict(policy=None, propensities=jnp.array(CHANCES).at[3, 1].set(jnp.nan)), "propensities is nan at step 3"),
+    (dict(policy=None, propensities=jnp.array(CHANCES).at[3, 1].set(jnp.nan)), "propensities", "is nan at step 3"),
     (
         dict(policy=None, propensities=jnp.array(CHANCES).at[4].set(jnp.array([0.0, 1.0]))),
-        "history.arms is 0 at step 4, which had probability zero",
+        "history.arms",
+        "is 0 at step 4, which had probability zero",
     ),
-    (dict(scheme="stable"), "scheme is 'stable'; allowed: 'constant' or 'two_point'"),
-    (dict(floor_decay=1.0), "floor_decay is 1.0; allowed: a number from 0 and below 1"),
-    (dict(level=1), "level is 1; allowed"),
+    (dict(scheme="stable"), "scheme", "is 'stable'; it must be 'constant' or 'two_point'"),
+    (dict(floor_decay=1.0), "floor_decay", "is 1.0; it must be 0 or more and below 1"),
+    (dict(level=1), "level", "is 1; it must be above 0"),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_bad_input_is_named(change, message, unchecked):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("change", "argument", "message"), BAD)
+def test_bad_input_is_named(change, argument, message, unchecked):
+    with pytest.raises(jb.ArgumentError, match=message) as refused:
         jb.adaptive_weighting(**(dict(history=log(), policy=jb.Uniform()) | change))
+    assert refused.value.argument == argument

@@ -1,4 +1,4 @@
-"""Three ways to the same maximum: Newton's method on paths, contrastive divergence run long, and NumPyro as it comes."""
+"""Four ways to the same maximum: Newton's method on paths and on chains, contrastive divergence run long, and NumPyro itself."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,8 @@ import pytest
 from numpyro.infer import HMC, MCMC
 
 import jaxbias as jb
-from jaxbias.likelihood import log_density
+from jaxbias.estimators.conditional_mle import Sampler
+from jaxbias.likelihood import trial_log_density
 
 LOGS = [
     (8, [1.0, 0.75], jb.Greedy(tau=1.0)),
@@ -29,7 +30,7 @@ LONG = jb.ContrastiveDivergence(
 def numpyro_step(history, policy, mean):
     """The Newton step from these means by rewards that NumPyro's own HMC drew, and its standard error."""
     arms, forced = history.arms, history.forced_steps
-    potential = lambda rewards: -log_density(policy, jb.Normal(), mean, arms, rewards, forced)
+    potential = lambda rewards: -trial_log_density(policy, jb.Normal(), mean, arms, rewards, forced)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         chains = MCMC(
             HMC(potential_fn=potential, trajectory_length=1.5),
@@ -64,3 +65,19 @@ def test_within_a_hundredth(num_steps, mean, policy):
     assert np.abs(step).max() < 0.01
     assert np.abs(average - newton.mean).max() < 0.01
     assert np.abs(average - newton.mean - step).max() < 0.01
+
+
+@pytest.mark.slow
+def test_chains_agree_with_paths():
+    """The same log by HMC: the two estimates differ by their Monte Carlo errors, the standard errors by little."""
+    num_steps, mean, policy = LOGS[1]
+    history = jb.simulate(jax.random.key(11), policy, jb.Normal(), mean, num_steps)
+    paths = jb.conditional_mle(jax.random.key(1), history, policy, jb.Normal(), num_paths=2**16)  # compiled above
+    chains = jb.conditional_mle(jax.random.key(2), history, policy, jb.Normal(), sampler=Sampler(num_samples=1000))
+    error = np.hypot(paths.diagnostics["monte_carlo_error"], chains.diagnostics["monte_carlo_error"])
+    np.testing.assert_array_less(np.abs(paths.mean - chains.mean), 4 * error)
+    np.testing.assert_allclose(chains.stderr, paths.stderr, rtol=0.1)
+    assert chains.converged.all()
+    assert (np.asarray(chains.diagnostics["r_hat"]) < 1.02).all()
+    assert not np.asarray(chains.diagnostics["divergences"]).any()
+    assert (np.asarray(error) < 0.05).all()

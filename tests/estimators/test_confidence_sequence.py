@@ -126,18 +126,19 @@ def test_few_runs_of_zeros_and_ones_ever_miss():
 
 
 BAD = [
-    (dict(tightest_at=0), "tightest_at is 0; allowed: a finite number above 0"),
-    (dict(tightest_at=np.inf), "tightest_at is inf; allowed: a finite number above 0"),
-    (dict(family=None), "scale is None and family is None; allowed without it: Normal with its sigma, or Bernoulli"),
-    (dict(family=jb.Normal(sigma=None)), "scale is None and family is Normal"),
-    (dict(scale=-1.0), "scale is -1.0; allowed: a finite number above 0"),
-    (dict(scale=jnp.ones(3)), r"scale has shape \(3,\); allowed: one number, or one for each of 2 arms"),
-    (dict(family=jb.Bernoulli()), "history.rewards is 2.0 at step 1, which Bernoulli cannot give"),
-    (dict(level=0), "level is 0; allowed"),
+    (dict(tightest_at=0), "tightest_at", "is 0; it must be positive and finite"),
+    (dict(tightest_at=np.inf), "tightest_at", "is inf; it must be positive and finite"),
+    (dict(family=None), "scale", "is None; it must be given, unless the family is Normal with its sigma, or Bernoulli"),
+    (dict(family=jb.Normal(sigma=None)), "scale", "is None; it must be given, unless the family is Normal with its sigma"),
+    (dict(scale=-1.0), "scale", "is -1.0; it must be positive and finite"),
+    (dict(scale=jnp.ones(3)), "scale", r"has shape \(3,\); it must be one number, or one for each of 2 arms"),
+    (dict(family=jb.Bernoulli()), "history.rewards", "is 2.0 at step 1, which Bernoulli.* cannot give"),
+    (dict(level=0), "level", "is 0; it must be above 0"),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_bad_input_is_named(change, message, unchecked):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("change", "argument", "message"), BAD)
+def test_bad_input_is_named(change, argument, message, unchecked):
+    with pytest.raises(jb.ArgumentError, match=message) as refused:
         jb.confidence_sequence(**(dict(history=log(), family=jb.Normal()) | change))
+    assert refused.value.argument == argument

@@ -46,8 +46,7 @@ def test_propensities_of_the_log(normalised, x64):
     assert found.mean.dtype == jnp.result_type(float)
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_propensities_of_the_policy_are_those_before_the_step(normalised, x64, own_policy):
+def test_propensities_of_the_policy_are_those_before_the_step(x64, own_policy):
     """Replayed step by step in a loop, for policies that keep statistics and one that does not."""
     for policy in (jb.LilUCB(tau=0.7), own_policy):
         history = jb.simulate(jax.random.key(2), policy, jb.Normal(), [1.0, 0.5, 0.0], 12)
@@ -55,13 +54,14 @@ def test_propensities_of_the_policy_are_those_before_the_step(normalised, x64, o
         for step, (arm, reward) in enumerate(zip(history.arms, history.rewards, strict=True)):
             chances.append(1.0 if step < 3 else float(jnp.exp(log_probs(state)[arm])))
             state = policy.update(state, arm, reward)
-        found = jb.propensity_weighting(history, policy, jb.Normal(), normalised=normalised)
-        mean, stderr = by_hand(history.arms.tolist(), history.rewards.tolist(), chances, 3, normalised)
-        np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-5)
-        pulled = np.asarray(found.diagnostics["pulls"]) > 1
-        np.testing.assert_allclose(np.asarray(found.stderr)[pulled], np.array(stderr)[pulled], rtol=1e-4, atol=1e-5)
-        given = jb.propensity_weighting(history, propensities=jnp.array(chances), normalised=normalised)
-        np.testing.assert_allclose(given.mean, found.mean, rtol=1e-4, atol=1e-5)
+        for normalised in (True, False):
+            found = jb.propensity_weighting(history, policy, jb.Normal(), normalised=normalised)
+            mean, stderr = by_hand(history.arms.tolist(), history.rewards.tolist(), chances, 3, normalised)
+            np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-5)
+            pulled = np.asarray(found.diagnostics["pulls"]) > 1
+            np.testing.assert_allclose(np.asarray(found.stderr)[pulled], np.array(stderr)[pulled], rtol=1e-4, atol=1e-5)
+            given = jb.propensity_weighting(history, propensities=jnp.array(chances), normalised=normalised)
+            np.testing.assert_allclose(given.mean, found.mean, rtol=1e-4, atol=1e-5)
 
 
 def test_with_equal_chances_normalised_it_is_the_sample_mean_of_free_and_forced_pulls_weighted():
@@ -140,31 +140,41 @@ def test_the_propensity_column_of_table_three(cells):
 
 
 BAD = [
-    (dict(policy=None), "neither policy nor propensities is given; allowed: one of them"),
-    (dict(propensities=jnp.full(5, 0.5)), "both policy and propensities are given; allowed: one of them"),
-    (dict(policy=jb.LilUCB()), "whose choices are not random; propensity_weighting needs randomised choices"),
-    (dict(policy=None, propensities=jnp.ones(5)), "propensities are all 1; propensity_weighting needs randomised choices"),
-    (dict(policy=None, propensities=jnp.full(4, 0.5)), r"propensities has shape \(4,\); allowed: \(5,\), one for each step"),
+    (dict(policy=None), "policy", "is None; it must be given, or propensities, and not both"),
+    (
+        dict(propensities=jnp.full(5, 0.5)),
+        "policy",
+        "is given with propensities; it must be given, or propensities",
+    ),
+    (dict(policy=jb.LilUCB()), "policy", "whose choices are not random; it must be one with random choices .tau > 0."),
+    (dict(policy=None, propensities=jnp.ones(5)), "propensities", "is 1 at every step; it must be below 1 somewhere"),
+    (
+        dict(policy=None, propensities=jnp.full(4, 0.5)),
+        "propensities",
+        r"has shape \(4,\); it must be of shape \(5,\), one for each step",
+    ),
     (
         dict(policy=None, propensities=jnp.array([1, 1, 0.5, 0.0, 1])),
-        "propensities is 0.0 at step 3; allowed: a number above 0, at most 1",
+        "propensities",
+        "is 0.0 at step 3; it must be above 0 and at most 1",
     ),
-    (dict(policy=None, propensities=jnp.array([1, 1, jnp.nan, 0.5, 1])), "propensities is nan at step 2"),
-    (dict(policy=None, propensities=jnp.array([1, 1, 1.5, 0.5, 1])), "propensities is 1.5 at step 2"),
-    (dict(family=jb.Bernoulli()), "history.rewards is 2.0 at step 1, which Bernoulli cannot give"),
-    (dict(policy="greedy"), "policy is 'greedy'"),
-    (dict(level=-1), "level is -1; allowed"),
+    (dict(policy=None, propensities=jnp.array([1, 1, jnp.nan, 0.5, 1])), "propensities", "is nan at step 2"),
+    (dict(policy=None, propensities=jnp.array([1, 1, 1.5, 0.5, 1])), "propensities", "is 1.5 at step 2"),
+    (dict(family=jb.Bernoulli()), "history.rewards", "is 2.0 at step 1, which Bernoulli.* cannot give"),
+    (dict(policy="greedy"), "policy", "is 'greedy'"),
+    (dict(level=-1), "level", "is -1; it must be above 0"),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_bad_input_is_named(change, message, unchecked):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("change", "argument", "message"), BAD)
+def test_bad_input_is_named(change, argument, message, unchecked):
+    with pytest.raises(jb.ArgumentError, match=message) as refused:
         jb.propensity_weighting(**(dict(history=log(), policy=jb.Uniform()) | change))
+    assert refused.value.argument == argument
 
 
 def test_a_choice_without_a_chance_is_named():
-    class Never(jb.StatisticsPolicy):
+    class Never(jb.policies.StatisticsPolicy):
         def log_probs(self, state):
             return jnp.log(jnp.array([0.6, 0.4, 0.0]))
 

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
-from jaxbias.estimators import Estimate
+from jaxbias.estimators.estimate import Estimate
 from jaxbias.paper import SPECS
-from jaxbias.paper.experiments import METHODS, Experiment, Figure, Result, _correlation, run_experiment, summarise
+from jaxbias.paper.experiments import METHODS, Experiment, Result, run_experiment
 from jaxbias.paper.spec import judge, percent
+from jaxbias.paper.summaries import Figure, correlation, summarise
 
 ORIGINAL = Experiment(policy="Greedy", mean=(1.0, 0.75), steps=8, more=100)
 TRIALS = 400
+KEY = jax.random.key(0)
 # Percent of the original bias and MSE; T = 8, K = 2, Greedy, with the standard errors of a thousand trials or more.
 KNOWN = {
     "sample_mean": (1.0, 47, 72, 0.5),
@@ -26,7 +28,7 @@ KNOWN = {
 
 @pytest.fixture(scope="module")
 def original():
-    return run_experiment(ORIGINAL, seed=0, trials=TRIALS)
+    return run_experiment(KEY, ORIGINAL, trials=TRIALS)
 
 
 def test_the_original(original):
@@ -41,7 +43,7 @@ def test_the_original(original):
 def test_what_a_method_leaves(method, original):
     tau, bias, mse, unsure = KNOWN[method]
     more = 1 if method in ("paper_cmle", "cmle", "mean_matching") else 20
-    result = run_experiment(dataclasses.replace(ORIGINAL, method=method, tau=tau, more=more), seed=0, trials=TRIALS)
+    result = run_experiment(KEY, dataclasses.replace(ORIGINAL, method=method, tau=tau, more=more), trials=TRIALS)
     for name, expected in (("bias", bias), ("mse", mse)):
         value, stderr = percent(name)(result, original)
         assert abs(value - expected) < 4 * np.hypot(stderr, unsure), name
@@ -49,9 +51,9 @@ def test_what_a_method_leaves(method, original):
 
 def test_propensities_scatter_and_normalising_them_helps():
     base = dataclasses.replace(ORIGINAL, policy="ε-Greedy")
-    original = run_experiment(base, seed=0, trials=TRIALS)
+    original = run_experiment(KEY, base, trials=TRIALS)
     found = {
-        method: percent("mse")(run_experiment(dataclasses.replace(base, method=method), seed=0, trials=TRIALS), original)
+        method: percent("mse")(run_experiment(KEY, dataclasses.replace(base, method=method), trials=TRIALS), original)
         for method in ("propensity", "propensity_normalised")
     }
     assert abs(found["propensity"].value - 330) < 4 * np.hypot(found["propensity"].stderr, 3)
@@ -60,7 +62,7 @@ def test_propensities_scatter_and_normalising_them_helps():
 
 def test_split_as_the_text_says_it_is_unbiased_with_the_error_of_its_pulls():
     """Given the arms, the variance of an arm's held-out mean is one over its pulls."""
-    result = run_experiment(dataclasses.replace(ORIGINAL, method="held_out"), seed=0, trials=TRIALS)
+    result = run_experiment(KEY, dataclasses.replace(ORIGINAL, method="held_out"), trials=TRIALS)
     history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=8, num_trials=40_000)
     expected = np.mean(1 / np.asarray(history.statistics.pulls))
     bias, mse = result.figures["bias"], result.figures["mse"]
@@ -72,7 +74,7 @@ def test_split_as_the_text_says_it_is_unbiased_with_the_error_of_its_pulls():
 @pytest.mark.parametrize("method", ["cmle_given_draws", "paper_cmle_given_draws"])
 def test_thompson_given_its_draws(method):
     """Two ways to one maximum, which is right on average."""
-    result = run_experiment(Experiment(policy="TS", mean=(1.0, 0.75), steps=12, method=method, tau=1.0), seed=0, trials=100)
+    result = run_experiment(KEY, Experiment(policy="TS", mean=(1.0, 0.75), steps=12, method=method, tau=1.0), trials=100)
     bias, coverage = result.figures["bias"], result.figures["coverage"]
     assert abs(bias.value) < 4 * bias.stderr
     assert abs(coverage.value - 0.95) < 4 * coverage.stderr + 0.01
@@ -80,13 +82,11 @@ def test_thompson_given_its_draws(method):
 
 
 def test_figures_of_the_figures():
-    heat = run_experiment(Experiment(policy="Greedy", mean=(0.5, 0.5), steps=3, method="exact"), seed=0)
+    heat = run_experiment(KEY, Experiment(policy="Greedy", mean=(0.5, 0.5), steps=3, method="exact"))
     assert heat.figures["bias"].value[20, 10].tolist() == pytest.approx([-0.5 * 0.25 * 0.25, -0.5 * 0.25 * 0.75 * 0.5])
-    curves = run_experiment(
-        Experiment(policy="lil' UCB", mean=(2.0, 1.5, 1.0), steps=30, method="trajectory"), seed=0, trials=2000
-    )
+    curves = run_experiment(KEY, Experiment(policy="lil' UCB", mean=(2.0, 1.5, 1.0), steps=30, method="trajectory"), trials=2000)
     assert curves.figures["bias"].value.shape == (30, 3)
-    later = run_experiment(Experiment(policy="lil' UCB", mean=(2.0, 1.5), steps=200, method="future_pulls"), seed=0)
+    later = run_experiment(KEY, Experiment(policy="lil' UCB", mean=(2.0, 1.5), steps=200, method="future_pulls"))
     error, pulls = later.figures["error"].value, later.figures["pulls"].value
     assert error.shape == pulls.shape == (1000,)
     assert np.all((pulls >= 0) & (pulls <= 100))
@@ -98,7 +98,7 @@ def test_figures_of_the_figures():
 
 def test_the_error_of_a_correlation_is_its_spread_over_samples():
     draws = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=(2000, 200))
-    found = np.array([_correlation(*sample.T) for sample in draws])
+    found = np.array([correlation(*sample.T) for sample in draws])
     assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.06)
 
 
@@ -110,24 +110,22 @@ def test_figure_1_is_the_papers_closed_form():
 
 
 def reproduce_cells(name):
-    results = {experiment: run_experiment(experiment, seed=0) for experiment in SPECS[name].experiments}
+    results = {experiment: run_experiment(KEY, experiment) for experiment in SPECS[name].experiments}
     return [judge(entry, results) for entry in SPECS[name].entries]
 
 
 @pytest.mark.slow
 def test_the_path_of_the_papers_algorithm():
     base = dataclasses.replace(ORIGINAL, method="paper_cmle_path", tau=1.0, more=1)
-    path = run_experiment(base, seed=0, trials=TRIALS).figures["bias"]
+    path = run_experiment(KEY, base, trials=TRIALS).figures["bias"]
     assert path.value.shape == (600, 2)
-    noisy = run_experiment(dataclasses.replace(base, method="sample_mean", more=100), seed=0, trials=TRIALS)
+    noisy = run_experiment(KEY, dataclasses.replace(base, method="sample_mean", more=100), trials=TRIALS)
     np.testing.assert_array_less(np.abs(path.value[0] - noisy.figures["bias by arm"].value), 4 * path.stderr[0] + 0.02)
     assert path.value[0].mean() + 3 * np.linalg.norm(path.stderr[0]) / 2 < path.value[-1].mean()
 
 
 def test_conditions():
-    found = run_experiment(
-        Experiment(policy="ε-Greedy", mean=(1.0, 0.75, 0.5), steps=10, method="conditions"), seed=0, trials=1000
-    )
+    found = run_experiment(KEY, Experiment(policy="ε-Greedy", mean=(1.0, 0.75, 0.5), steps=10, method="conditions"), trials=1000)
     assert [found.figures[name].value for name in ("Exploit", "IIO", "IIO pathwise")] == [1, 0, 1]
     assert np.all(found.figures["bias"].value < 0)
 
@@ -153,7 +151,7 @@ def test_a_summary_is_what_loops_give():
     values[3, 1] = np.nan
     lower, upper = values - 0.5, values + 0.8
     estimate = Estimate(
-        method="x", mean=values, stderr=None, lower=lower, upper=upper, converged=np.ones((7, 2), bool), diagnostics={}
+        method="x", mean=values, stderr=None, lower=lower, upper=upper, status=np.zeros((7, 2), int), diagnostics={}
     )
     kept = [trial for trial in range(7) if trial != 3]
     errors = [np.mean([values[trial, arm] - mean[arm] for arm in range(2)]) for trial in kept]
@@ -165,11 +163,11 @@ def test_a_summary_is_what_loops_give():
     assert found["finite"][0] == pytest.approx(6 / 7)
 
 
-def test_random_numbers_depend_on_the_words_and_the_seed():
-    first = run_experiment(ORIGINAL, seed=0, trials=1).figures["bias"].value
-    assert run_experiment(ORIGINAL, seed=0, trials=1).figures["bias"].value == first
-    assert run_experiment(ORIGINAL, seed=1, trials=1).figures["bias"].value != first
-    assert run_experiment(dataclasses.replace(ORIGINAL, mean=(1.0, 0.76)), seed=0, trials=1).figures["bias"].value != first
+def test_random_numbers_depend_on_the_words_and_the_key():
+    first = run_experiment(KEY, ORIGINAL, trials=1).figures["bias"].value
+    assert run_experiment(KEY, ORIGINAL, trials=1).figures["bias"].value == first
+    assert run_experiment(jax.random.key(1), ORIGINAL, trials=1).figures["bias"].value != first
+    assert run_experiment(KEY, dataclasses.replace(ORIGINAL, mean=(1.0, 0.76)), trials=1).figures["bias"].value != first
 
 
 def test_standard_errors_of_another_number_of_trials():

@@ -10,16 +10,18 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-import jaxbias as jb
 from jaxbias.cli import main
 from jaxbias.paper import run, store
-from jaxbias.paper.experiments import Experiment, Figure, Result
+from jaxbias.paper.experiments import Experiment, Result
 from jaxbias.paper.run import SPECS, find_specs, reproduce
 from jaxbias.paper.spec import Entry, Spec, figure
+from jaxbias.paper.summaries import Figure
 
+KEY = jax.random.key(0)
 FEW = ["table5", "figure1", "figure2e"]
 EXPERIMENT = Experiment(policy="Greedy", mean=(1.0, 0.5), steps=4)
 
@@ -34,8 +36,8 @@ def files_of(folder):
 def test_a_result_comes_back_to_the_last_digit(tmp_path):
     (tmp_path / "cells").mkdir()
     result = Result(20, {"x": Figure(1 / 3, 0.1), "y": Figure(np.array([[0.1, np.pi]]), np.array([[0.0, np.nan]]))})
-    store.save(tmp_path, EXPERIMENT, 5, 20, result)
-    kept = store.load(tmp_path, EXPERIMENT, 5, 20)
+    store.save(tmp_path, EXPERIMENT, (0, 5), 20, result)
+    kept = store.load(tmp_path, EXPERIMENT, (0, 5), 20)
     assert kept.trials == 20
     for name, (value, stderr) in result.figures.items():
         np.testing.assert_array_equal(kept.figures[name].value, value)
@@ -45,18 +47,18 @@ def test_a_result_comes_back_to_the_last_digit(tmp_path):
 
 def test_what_was_made_otherwise_is_not_taken(tmp_path, monkeypatch):
     (tmp_path / "cells").mkdir()
-    assert store.load(tmp_path, EXPERIMENT, 5, 20) is None
-    store.save(tmp_path, EXPERIMENT, 5, 20, Result(20, {"x": Figure(1.0, 0.1)}))
-    assert store.load(tmp_path, EXPERIMENT, 6, 20) is None
-    assert store.load(tmp_path, EXPERIMENT, 5, 30) is None
+    assert store.load(tmp_path, EXPERIMENT, (0, 5), 20) is None
+    store.save(tmp_path, EXPERIMENT, (0, 5), 20, Result(20, {"x": Figure(1.0, 0.1)}))
+    assert store.load(tmp_path, EXPERIMENT, (0, 6), 20) is None
+    assert store.load(tmp_path, EXPERIMENT, (0, 5), 30) is None
     with monkeypatch.context() as patch:
-        patch.setattr(jb, "__version__", "other")
-        assert store.load(tmp_path, EXPERIMENT, 5, 20) is None
-    assert store.load(tmp_path, EXPERIMENT, 5, 20) is not None
+        patch.setattr(store, "__version__", "other")
+        assert store.load(tmp_path, EXPERIMENT, (0, 5), 20) is None
+    assert store.load(tmp_path, EXPERIMENT, (0, 5), 20) is not None
     path = store.path_of(tmp_path, EXPERIMENT)
     for broken in (path.read_text()[:40], "[]", ""):
         path.write_text(broken)
-        assert store.load(tmp_path, EXPERIMENT, 5, 20) is None
+        assert store.load(tmp_path, EXPERIMENT, (0, 5), 20) is None
 
 
 # Runs
@@ -67,9 +69,9 @@ def counted(monkeypatch):
     """Runs that give made-up figures at once, and who was run."""
     names = []
 
-    def fake(experiment, seed, trials):
+    def fake(key, experiment, trials):
         names.append(experiment.name)
-        value = float(len(experiment.name) + seed)
+        value = float(len(experiment.name))
         joint = np.full(len(experiment.mean) + 1, 0.5)
         return Result(experiment.num_trials(trials), {"bias": Figure(value, 0.1), "joint": Figure(joint, joint / 10)})
 
@@ -78,53 +80,53 @@ def counted(monkeypatch):
 
 
 def test_an_experiment_runs_once_for_all_its_tables(counted, tmp_path):
-    found = reproduce(["table5", "table6"], tmp_path, trials=20)
+    found = reproduce(KEY, ["table5", "table6"], tmp_path, num_trials=20)
     assert sorted(counted) == sorted({experiment.name for spec in found.specs for experiment in spec.experiments})
-    reproduce(["table6"], tmp_path, trials=20)
+    reproduce(KEY, ["table6"], tmp_path, num_trials=20)
     assert len(counted) == 16
-    reproduce(["table6"], tmp_path, trials=21)
+    reproduce(KEY, ["table6"], tmp_path, num_trials=21)
     assert len(counted) == 24
 
 
 def test_progress_counts_cells_and_work(counted, tmp_path):
     steps = []
-    reproduce(["table5"], tmp_path, trials=20, progress=steps.append)
+    reproduce(KEY, ["table5"], tmp_path, num_trials=20, progress=steps.append)
     assert [(step.done, step.total) for step in steps] == [(count, 8) for count in range(9)]
     assert [step.share for step in steps] == pytest.approx(np.linspace(0, 1, 9))
     again = []
-    reproduce(["table5"], tmp_path, trials=20, progress=again.append)
+    reproduce(KEY, ["table5"], tmp_path, num_trials=20, progress=again.append)
     assert [(step.done, step.share) for step in again] == [(8, pytest.approx(1))]
 
 
 def test_one_that_fails_is_named_and_the_others_are_kept(monkeypatch, counted, tmp_path):
     works = run.run_experiment
 
-    def sometimes(experiment, seed, trials):
+    def sometimes(key, experiment, trials):
         if experiment.policy == "TS":
             raise MemoryError("too much")
-        return works(experiment, seed, trials)
+        return works(key, experiment, trials)
 
     monkeypatch.setattr(run, "run_experiment", sometimes)
     with pytest.raises(RuntimeError, match=r"^sample-mean-ts-.* failed$"):
-        reproduce(["table5"], tmp_path, trials=20, jobs=1)
+        reproduce(KEY, ["table5"], tmp_path, num_trials=20, jobs=1)
     kept = len(list((tmp_path / "cells").iterdir()))
     monkeypatch.setattr(run, "run_experiment", works)
     counted.clear()
-    reproduce(["table5"], tmp_path, trials=20)
+    reproduce(KEY, ["table5"], tmp_path, num_trials=20)
     assert len(counted) == 8 - kept
 
 
 def test_names_and_numbers_that_are_wrong(tmp_path):
-    with pytest.raises(ValueError, match=r"^names has 'table9'; allowed: all, theorem1, proposition2, figure1, "):
+    with pytest.raises(ValueError, match=r"^names has 'table9'; choose from all, theorem1, proposition2, figure1, "):
         find_specs(["table9"])
     with pytest.raises(ValueError, match=r"^names is empty"):
         find_specs([])
-    for name in ("trials", "jobs"):
-        with pytest.raises(ValueError, match=rf"^{name} is 0; allowed: 1 or more"):
-            reproduce(["table5"], tmp_path, **{name: 0})
+    for name in ("num_trials", "jobs"):
+        with pytest.raises(ValueError, match=rf"^{name} is 0; it must be 1 or more"):
+            reproduce(KEY, ["table5"], tmp_path, **{name: 0})
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"^folder is '.*file': Not a directory; allowed: one that can be written to"):
-        reproduce(["table5"], tmp_path / "file")
+    with pytest.raises(ValueError, match=r"^folder is '.*file': Not a directory; it must be a folder that can be written to"):
+        reproduce(KEY, ["table5"], tmp_path / "file")
 
 
 def test_all_is_everything_in_the_papers_order():
@@ -253,10 +255,13 @@ def test_exit_code_where_a_cell_should_agree_and_does_not(monkeypatch, capsys, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nope"], "NAME has 'nope'; allowed: all, theorem1, "),
-        (["table5", "--trials", "0"], "--trials is 0; allowed: 1 or more"),
-        (["table5", "--jobs", "0"], "--jobs is 0; allowed: 1 or more"),
-        (["table5", "--out", "/dev/null/x"], "--out is '/dev/null/x': Not a directory; allowed: one that can be written to"),
+        (["nope"], "NAME has 'nope'; choose from all, theorem1, "),
+        (["table5", "--trials", "0"], "--trials is 0; it must be 1 or more"),
+        (["table5", "--jobs", "0"], "--jobs is 0; it must be 1 or more"),
+        (
+            ["table5", "--out", "/dev/null/x"],
+            "--out is '/dev/null/x': Not a directory; it must be a folder that can be written to",
+        ),
     ],
 )
 def test_bad_words_are_one_line(capsys, words, message):

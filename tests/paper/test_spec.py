@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from jaxbias.paper import SPECS
-from jaxbias.paper.experiments import METHODS, POLICIES, Experiment, Figure, Result
+from jaxbias.paper.experiments import METHODS, POLICIES, Experiment, Result
 from jaxbias.paper.run import ORDER
 from jaxbias.paper.spec import FAR, Entry, figure, in_percent, judge, largest_in_errors, less, percent
+from jaxbias.paper.summaries import Figure
 
 ONE = Experiment(policy="Greedy", mean=(1.0, 0.5), steps=4, more=100)
 OTHER = Experiment(policy="Greedy", mean=(1.0, 0.5), steps=5)

@@ -38,7 +38,7 @@ def test_normal_arms(seed, x64):
 
 
 @pytest.mark.parametrize("tau", [0.02, 0.3, 3.0])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 def test_normal_arms_with_gumbel_noise(seed, tau):
     """Against the average of softmax(draws / tau) over a fine product grid of the draws, for three arms."""
     random = np.random.default_rng(seed)
@@ -57,8 +57,8 @@ def test_a_little_gumbel_noise_changes_little():
     location, scale = jnp.array([0.3, 0.0, -0.5]), jnp.array([0.2, 0.5, 1.0])
     with jax.enable_x64(True):
         location, scale = location.astype(jnp.float64), scale.astype(jnp.float64)
-        nearly = noisy_normal_win_log_probs(location, scale, jnp.asarray(1e-3))
-        np.testing.assert_allclose(nearly, normal_win_log_probs(location, scale), atol=1e-5)
+        nearly = jax.jit(noisy_normal_win_log_probs)(location, scale, jnp.asarray(1e-3))
+        np.testing.assert_allclose(nearly, jax.jit(normal_win_log_probs)(location, scale), atol=1e-5)
 
 
 @pytest.mark.parametrize("success", [(1.0, 1.0, 1.0), (3.0, 10.0, 1.0), (0.5, 2.0, 30.0), (200.0, 190.0, 5.0)])
@@ -83,8 +83,8 @@ def test_beta_arms(success, x64):
 def test_two_arms_are_the_integral_too():
     """The closed form for two arms against three with one that cannot win."""
     location, scale = jnp.array([0.4, 0.0]), jnp.array([0.3, 0.7])
-    three = normal_win_log_probs(jnp.array([0.4, 0.0, -60.0]), jnp.array([0.3, 0.7, 1.0]))
-    np.testing.assert_allclose(normal_win_log_probs(location, scale), three[:2], atol=2e-5)
+    three = jax.jit(normal_win_log_probs)(jnp.array([0.4, 0.0, -60.0]), jnp.array([0.3, 0.7, 1.0]))
+    np.testing.assert_allclose(jax.jit(normal_win_log_probs)(location, scale), three[:2], atol=2e-5)
 
 
 def test_the_gradient_is_that_of_the_integral():
@@ -92,15 +92,15 @@ def test_the_gradient_is_that_of_the_integral():
     with jax.enable_x64(True):
         scale = jnp.array([0.3, 0.7, 0.2, 1.0])
         location = jnp.array([0.4, 0.0, 0.1, -1.0])
-        value = lambda shift: normal_win_log_probs(location.at[1].add(shift), scale)
+        value = jax.jit(lambda shift: normal_win_log_probs(location.at[1].add(shift), scale))
         step = 1e-4
         expected = (value(step) - value(-step)) / (2 * step)
-        np.testing.assert_allclose(jax.jacfwd(value)(0.0), expected, atol=1e-5)
+        np.testing.assert_allclose(jax.jit(jax.jacfwd(value))(0.0), expected, atol=1e-5)
 
 
 def test_many_arms():
-    log_probs = jb.Thompson().log_probs(
-        jb.ArmStatistics(pulls=jnp.arange(1, 201, dtype=jnp.int32), total=jnp.linspace(0.0, 20.0, 200))
+    log_probs = jax.jit(jb.Thompson().log_probs)(
+        jb.policies.ArmStatistics(pulls=jnp.arange(1, 201, dtype=jnp.int32), total=jnp.linspace(0.0, 20.0, 200))
     )
     assert log_probs.shape == (200,)
     np.testing.assert_allclose(jnp.exp(log_probs).sum(), 1.0, atol=1e-5)

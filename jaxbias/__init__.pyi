@@ -1,0 +1,50 @@
+# The public names: the one list of them, which the package loads lazily and type checkers read.
+from . import bias as bias
+from . import examples as examples
+from . import logs as logs
+from . import paper as paper
+from . import policies as policies
+from . import policy_fit as policy_fit
+from . import reporting as reporting
+from ._core.devices import use_all_cores as use_all_cores
+from ._core.errors import ArgumentError as ArgumentError
+from .analysis.debiasing import debias as debias
+from .bias import measure_bias as measure_bias
+from .estimators.adaptive_weighting import adaptive_weighting as adaptive_weighting
+from .estimators.batched_ols import batched_ols as batched_ols
+from .estimators.compare import compare as compare
+from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
+from .estimators.conditional_mle import conditional_mle as conditional_mle
+from .estimators.confidence_sequence import confidence_sequence as confidence_sequence
+from .estimators.data_splitting import data_splitting as data_splitting
+from .estimators.estimate import Estimate as Estimate
+from .estimators.estimate import Status as Status
+from .estimators.mean_matching import mean_matching as mean_matching
+from .estimators.propensity_weighting import propensity_weighting as propensity_weighting
+from .estimators.sample_mean import sample_mean as sample_mean
+from .history import History as History
+from .logs import read_log as read_log
+from .policies import UCB1 as UCB1
+from .policies import BetaThompson as BetaThompson
+from .policies import Clipped as Clipped
+from .policies import EpsilonGreedy as EpsilonGreedy
+from .policies import Exp3 as Exp3
+from .policies import Greedy as Greedy
+from .policies import LilUCB as LilUCB
+from .policies import PlayTheWinner as PlayTheWinner
+from .policies import Thompson as Thompson
+from .policies import Transformed as Transformed
+from .policies import Uniform as Uniform
+from .policy_fit import check_fit as check_fit
+from .reporting import plots as plots
+from .reporting import write_report as write_report
+from .rewards import Bernoulli as Bernoulli
+from .rewards import Exponential as Exponential
+from .rewards import Normal as Normal
+from .rewards import Poisson as Poisson
+from .simulation import simulate as simulate
+from .stopping import StopAtDifference as StopAtDifference
+from .stopping import StopAtMean as StopAtMean
+
+__version__: str
+__all__: list[str]

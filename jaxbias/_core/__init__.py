@@ -1,0 +1,1 @@
+"""Plumbing with no statistics: random numbers, devices, chunks, compilation, searches, errors and files."""

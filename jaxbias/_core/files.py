@@ -1,0 +1,38 @@
+"""Files that are written completely or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jaxbias._core.errors import ArgumentError
+
+PLACE = "a file in an existing folder with write permission"
+
+
+def can_be_written(out: Path) -> bool:
+    """Whether the path is free, or a regular file, which would be replaced.
+
+    Not a device: replacing /dev/null by a file would break the machine for all its users.
+    """
+    free = out.is_file() or not os.path.lexists(out)
+    return free and out.parent.is_dir() and os.access(out.parent, os.W_OK)
+
+
+def check_writable(out: Path, argument: str = "out") -> None:
+    """Refuses a path where no file can be put; for a caller that wants to know before the work."""
+    if not can_be_written(out):
+        raise ArgumentError(argument, str(out), PLACE)
+
+
+@contextmanager
+def written_whole(out: Path) -> Iterator[Path]:
+    """A temporary path in the same folder; the file written there replaces `out` at the end, unless an error was raised."""
+    check_writable(out)
+    out = out.resolve()  # a link stays, and its target is replaced
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,69 @@
+"""`jax.jit` for functions whose arguments hold policies: numbers are traced, everything else is known before compilation.
+
+A user's policy need not be a pytree. One that is not is a static leaf, compared by identity, so that each new object compiles
+again.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Opaque:
+    """Something that is compared by identity, so that it can be static in `jit` even where it has no hash."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opaque) and self.value is other.value
+
+
+class Frame(NamedTuple):
+    """The part of the arguments that is known before compilation."""
+
+    structure: Any
+    leaves: tuple[Opaque | None, ...]
+
+
+def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = ()) -> Callable[Parameters, Result]:
+    """`jit` that traces the numbers and arrays in the arguments; `static` names arguments to be known before compilation."""
+    parameters = inspect.signature(function).parameters
+    names = tuple(parameters)
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not inspect.Parameter.empty}
+    call: Callable[..., Result] = function
+
+    @partial(jax.jit, static_argnums=(0, 1))
+    def inner(frame: Frame, fixed: tuple[tuple[str, Any], ...], numbers: list[Any]) -> Any:
+        leaves = [number if opaque is None else opaque.value for opaque, number in zip(frame.leaves, numbers, strict=True)]
+        return call(**jax.tree.unflatten(frame.structure, leaves), **dict(fixed))
+
+    def divide(*args: Any, **kwargs: Any) -> tuple[Frame, tuple[tuple[str, Any], ...], list[Any]]:
+        arguments = defaults | dict(zip(names, args, strict=False)) | kwargs
+        fixed = tuple((name, arguments.pop(name)) for name in static)
+        leaves, structure = jax.tree.flatten(arguments)
+        opaque = tuple(None if _is_number(leaf) else Opaque(leaf) for leaf in leaves)
+        numbers = [leaf if _is_number(leaf) else None for leaf in leaves]
+        return Frame(structure=structure, leaves=opaque), fixed, numbers
+
+    @wraps(function)
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        return inner(*divide(*args, **kwargs))
+
+    outer.lower = lambda *args, **kwargs: inner.lower(*divide(*args, **kwargs))  # pyright: ignore  (as of `jit`)
+    outer.cache_size = inner._cache_size  # pyright: ignore  (how often it was compiled, for tests)
+    return outer
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, bool | int | float | np.ndarray | np.generic | jax.Array)

@@ -1,0 +1,225 @@
+"""From a log to a corrected estimate: whether the policy fits, what every method estimates, and which one to believe."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.randomness import key_words
+from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
+from jaxbias.analysis.best_arm import find_best_arm
+from jaxbias.analysis.few_pulls import find_few_pulls
+from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
+from jaxbias.analysis.limits import bias_trials, matching_paths, too_long, too_slow
+from jaxbias.analysis.recommendation import converged_for_all, recommend
+from jaxbias.bias.at_given_means import ArmBias, bias_at
+from jaxbias.estimators.checks import check_level, check_log
+from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
+from jaxbias.estimators.registry import METHODS
+from jaxbias.estimators.sigma import check_spread
+from jaxbias.history import History, check_history
+from jaxbias.logs import Log, read_log
+from jaxbias.policies import Policy, check_policy
+from jaxbias.policy_fit.check import PolicyFit, check_fit
+from jaxbias.policy_fit.tuning import Fitted, fit_settings
+from jaxbias.rewards import Family, Normal, UnknownSigma
+from jaxbias.stopping import StoppingRule
+
+
+class Stage(enum.StrEnum):
+    """A part of the work; while methods run, `progress` gets their names."""
+
+    READING = "reading the log"
+    REPLAYING = "replaying the policy"
+    SIMULATING = "simulating the bias"
+
+
+def debias(
+    key: PRNGKeyArray,
+    log: Any,
+    policy: Policy | None,
+    family: Family | None = None,
+    *,
+    methods: Sequence[str] | None = None,
+    level: float = 0.95,
+    fit: Sequence[str] = (),
+    opening: Literal["forced", "chosen"] = "forced",
+    allocation: Literal["independent", "shares"] = "independent",
+    stop: StoppingRule | None = None,
+    num_steps: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **reading: Any,
+) -> Analysis:
+    """Analyses one log of an adaptive experiment. It computes in float64, whatever JAX is set to.
+
+    Arguments:
+        key: a `jax.random.key`.
+        log: a `Log`, or what `read_log` reads: a pandas data frame, the name of a file, an open file.
+        policy: how the arms were chosen; None where it is not known.
+        family: what the rewards are. By default Bernoulli where every reward is 0 or 1, otherwise Normal. If its sigma is None
+            (one for all arms) or "each" (one for each arm), sigma is estimated.
+        methods: names of the estimators to try. By default all, except `data_splitting` where no rewards were held out, and
+            `batched_ols` where there are no batches.
+        level: of the intervals.
+        fit: settings of the policy to be estimated from the log first: "tau", "epsilon".
+        opening: whether the first pull of each arm, or the whole first batch, was forced, or chosen by the policy like the
+            others. It is not needed if the log marks forced pulls.
+        allocation: how the pulls of a batch were allocated, where the log has batches: each choice drawn independently, or
+            "shares", the probabilities rounded to whole numbers.
+        stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
+        progress: called before each part of the work with a `Stage` or the name of a method.
+        reading: other arguments of `read_log`.
+
+    >>> import jax, pandas, jaxbias as jb
+    >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
+    >>> frame = pandas.DataFrame({"arm": history.arms, "reward": history.rewards})
+    >>> analysis = jb.debias(jax.random.key(1), frame, jb.Greedy(), jb.Normal(sigma=1.0))
+    >>> analysis.recommended.method, analysis.fit.fits
+    ('mean_matching', True)
+    """
+    report = progress or (lambda _: None)
+    check_level(level)
+    if not isinstance(log, Log):
+        report(Stage.READING)
+        log = read_log(log, **reading)
+    with jax.enable_x64(True):
+        ending = {"stop": stop, "num_steps": num_steps}
+        return _analyse(key, _prepare(log, opening, allocation), policy, family, Request(methods, level, fit, ending, report))
+
+
+class Request(NamedTuple):
+    """What is asked about a log.
+
+    Fields:
+        methods: names of the estimators to try; None for all.
+        level: of the intervals.
+        fit: settings of the policy to be estimated first.
+        ending: the rule that could stop the experiment, and how many steps it could have had.
+        report: called before each part of the work.
+    """
+
+    methods: Sequence[str] | None
+    level: float
+    fit: Sequence[str]
+    ending: dict[str, Any]
+    report: Callable[[str], None]
+
+
+def _prepare(log: Log, opening: str, allocation: str) -> Log:
+    """The log, with its forced pulls and the allocation of its batches."""
+    if opening not in ("forced", "chosen"):
+        raise ArgumentError("opening", opening, "'forced' or 'chosen'")
+    if allocation != "independent":
+        if log.history.batch_sizes is None:
+            problem = f"is {allocation!r}, and the log has no batches"
+            raise ArgumentError("allocation", allocation, problem=problem, remedy="add a column 'batch' to the log")
+        log = dataclasses.replace(log, history=dataclasses.replace(log.history, allocation=allocation))
+    if opening == "forced" or log.history.forced is not None:
+        return log
+    return dataclasses.replace(log, history=dataclasses.replace(log.history, forced=np.zeros(log.history.num_steps, bool)))
+
+
+def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Request) -> Analysis:
+    history = log.history
+    family, assumptions = assume_family(history, policy, family)
+    _check(history, policy, family, request.level)
+    fit_key, comparison_key, bias_key = (jax.random.fold_in(key, purpose) for purpose in range(3))
+    policy, fitted, fit = _replay(fit_key, history, policy, request)
+    comparison = _compare(comparison_key, log, policy, family, request)
+    recommended = recommend(comparison, policy, fit)
+    estimate = comparison.estimates[recommended.method]
+    if isinstance(family, UnknownSigma):
+        within = sigma_within_arms(history, family)
+        assumptions = (*assumptions, assume_sigma(comparison, recommended.method, family, within))
+        family = Normal(sigma=estimated_sigma(estimate, within))
+    return Analysis(
+        log=log,
+        policy=policy,
+        family=family,
+        fitted=fitted,
+        fit=fit,
+        comparison=comparison,
+        recommended=recommended,
+        bias=_bias(bias_key, history, policy, family, estimate.mean, request) if recommended.corrects else None,
+        best=find_best_arm(estimate, request.level),
+        few_pulls=find_few_pulls(comparison, family),
+        assumptions=assumptions,
+        distrust=_distrust(fit, recommended, comparison),
+        key_words=key_words(key),
+    )
+
+
+def _check(history: History, policy: Any, family: Any, level: float) -> None:
+    """Refuses a log, a policy and a family that do not go together."""
+    if policy is not None:
+        check_policy(policy, history.num_arms)
+    check_log(history, family, level)
+    if isinstance(family, UnknownSigma):
+        check_spread(check_history(history), family)
+
+
+def _replay(
+    key: PRNGKeyArray, history: History, policy: Any, request: Request
+) -> tuple[Any, dict[str, Fitted], PolicyFit | None]:
+    """The policy with its fitted settings, these settings, and whether it explains the choices."""
+    if policy is None:
+        return None, {}, None
+    request.report(Stage.REPLAYING)
+    fitted = {}
+    if request.fit:
+        try:
+            policy, fitted, _ = fit_settings(history, policy, request.fit, level=request.level)
+        except ArgumentError as error:
+            raise error.renamed({"names": "fit"}) from error
+    return policy, fitted, check_fit(key, history, policy)
+
+
+def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Request) -> Comparison:
+    """Every method that was asked for, or else every one that applies and is fast enough."""
+    history, methods, slow = log.history, request.methods, {}
+    if methods is None:
+        methods = [name for name, method in METHODS.items() if not missing_needs(method, history)]
+        slow = too_slow(history, policy, family)
+    else:
+        check_methods(methods)
+    left_out = too_long(history, methods) | slow
+    propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
+    comparison = compare(
+        key,
+        history,
+        policy,
+        family,
+        methods=tuple(name for name in methods if name not in left_out),
+        level=request.level,
+        propensities=propensities,
+        scale=sigma_within_arms(history, family) if isinstance(family, UnknownSigma) else None,
+        num_paths=matching_paths(history, policy),
+        progress=request.report,
+        **request.ending,
+    )
+    return dataclasses.replace(comparison, reasons=comparison.reasons | left_out)
+
+
+def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, request: Request) -> ArmBias | None:
+    """At the recommended means; None where the policy is not known, or the log is too long to be simulated."""
+    num_trials = bias_trials(history)
+    if policy is None or not num_trials:
+        return None
+    request.report(Stage.SIMULATING)
+    return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
+
+
+def _distrust(fit: PolicyFit | None, recommended: Recommendation, comparison: Comparison) -> tuple[Distrust, ...]:
+    """The reasons not to trust the recommended figures. Without a policy nothing more than intervals is promised."""
+    estimate = comparison.estimates[recommended.method]
+    reasons = {
+        Distrust.POLICY_DOES_NOT_FIT: fit is not None and not fit.fits,
+        Distrust.NOT_CORRECTED: fit is not None and not recommended.corrects,
+        Distrust.NOT_CONVERGED: not converged_for_all(estimate, comparison.pulls),
+    }
+    return tuple(reason for reason, holds in reasons.items() if holds)

@@ -1,0 +1,213 @@
+"""What an analysis finds out about one log. The terminal, the JSON document, the page and the plots all read these values."""
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxbias.bias.at_given_means import ArmBias
+from jaxbias.estimators.compare import Comparison
+from jaxbias.estimators.estimate import Estimate, Status
+from jaxbias.estimators.registry import METHODS
+from jaxbias.logs import Log
+from jaxbias.policy_fit.check import PolicyFit
+from jaxbias.policy_fit.tuning import Fitted
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Reason(enum.Enum):
+    """Why a method is recommended."""
+
+    POLICY_UNKNOWN = enum.auto()
+    POLICY_DOES_NOT_FIT = enum.auto()
+    NOTHING_TO_CORRECT = enum.auto()  # the arms were chosen without looking at the rewards
+    PREFERRED = enum.auto()  # the first of the preferred methods that converged for every arm
+    NONE_CONVERGED = enum.auto()  # none of the preferred methods did
+    NONE_TRIED = enum.auto()  # none of the preferred methods was tried, or none applies
+
+
+class WeightingLoss(NamedTuple):
+    """The arm that loses the largest share of its pulls if rewards are weighted by their propensities."""
+
+    arm: int
+    pulls: int
+    effective: float  # sample size
+
+
+class Recommendation(NamedTuple):
+    """Which method to believe for this log, and why.
+
+    Fields:
+        method: its name in the registry.
+        corrects: whether its means are free of the bias; otherwise only its intervals can be used.
+        reason: why this one.
+        tried: the preferred methods that gave an estimate, the most preferred first.
+        least_pulls: of the arms that were pulled.
+        few_pulls: the arms whose pulls are too few for more than a wide interval.
+        weighting_loss: where propensity weighting is no substitute, by how much.
+    """
+
+    method: str
+    corrects: bool
+    reason: Reason
+    tried: tuple[str, ...] = ()
+    least_pulls: int = 0
+    few_pulls: tuple[int, ...] = ()
+    weighting_loss: WeightingLoss | None = None
+
+
+class BestArm(NamedTuple):
+    """The arm with the largest recommended estimate, and its margin over the next one."""
+
+    arm: int
+    runner_up: int
+    margin: float
+    stderr: float
+    lower: float
+    upper: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval of the margin is above zero."""
+        return self.lower > 0
+
+
+class LowerBound(NamedTuple):
+    """An arm whose mean is above a bound, whatever chose the arms."""
+
+    arm: int
+    lower: float
+
+
+class FewPulls(NamedTuple):
+    """What a log of 0 and 1 can show that has very few pulls of some arm, and what no method can get from it.
+
+    Fields:
+        total: pulls of all arms.
+        shown: the arms with enough pulls, and what their means are above.
+        weakest, pulls, lower, upper: the arm with the fewest pulls, and the interval of its mean.
+        rival, lead_lower, lead_upper: the most pulled of the other arms, and how far it may be ahead; None where there is none.
+    """
+
+    total: int
+    shown: tuple[LowerBound, ...]
+    weakest: int
+    pulls: int
+    lower: float
+    upper: float
+    rival: int | None
+    lead_lower: float
+    lead_upper: float
+
+
+class Assumed(enum.Enum):
+    """What the analysis assumed because it was not given."""
+
+    BERNOULLI = enum.auto()  # every reward is 0 or 1
+    NORMAL = enum.auto()
+    SIGMA_ESTIMATED = enum.auto()  # by the recommended method, together with the means
+    SIGMA_WITHIN_ARMS = enum.auto()  # the standard deviation of the rewards within arms
+
+
+class Assumption(NamedTuple):
+    """One assumption.
+
+    Fields:
+        kind: what was assumed.
+        method: the method that estimated sigma.
+        each: whether each arm has its own sigma.
+        sigma: one number, or one for each arm.
+        lower, upper: its interval, of the same shape; None where there is none.
+        taken_by: the methods that take this sigma as known.
+    """
+
+    kind: Assumed
+    method: str | None = None
+    each: bool = False
+    sigma: np.ndarray | None = None
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
+    taken_by: tuple[str, ...] = ()
+
+
+class Distrust(enum.Enum):
+    """A reason not to trust the recommended figures."""
+
+    POLICY_DOES_NOT_FIT = enum.auto()
+    NOT_CORRECTED = enum.auto()  # the policy is known, and still the recommended means are biased
+    NOT_CONVERGED = enum.auto()  # for an arm that was pulled
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """One log, corrected.
+
+    Fields:
+        log: what was read.
+        policy, family: how its arms were chosen (None: not known), and what its rewards are, including what was estimated.
+        fitted: the settings of the policy that were estimated from the log, by name.
+        fit: whether the policy explains the choices; None where it is not known.
+        comparison: every method that applies, and why the others do not.
+        recommended: the method to believe, and why.
+        bias: the average error of the sample means of such a log, if the recommended estimates are right.
+        best: the best arm and its margin; None where fewer than two arms can be compared.
+        few_pulls: what can be said of a log of 0 and 1 with very few pulls of an arm; None for any other log.
+        assumptions: what was not given and had to be assumed.
+        distrust: the reasons not to trust the recommended figures; empty where there are none.
+        key_words: the data of the random key.
+    """
+
+    log: Log
+    policy: Any
+    family: Any
+    fitted: dict[str, Fitted]
+    fit: PolicyFit | None
+    comparison: Comparison
+    recommended: Recommendation
+    bias: ArmBias | None
+    best: BestArm | None
+    few_pulls: FewPulls | None
+    assumptions: tuple[Assumption, ...]
+    distrust: tuple[Distrust, ...]
+    key_words: tuple[int, ...]
+
+    @property
+    def estimate(self) -> Estimate:
+        """The recommended estimate."""
+        return self.comparison.estimates[self.recommended.method]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the arms."""
+        return self.log.labels
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the recommended figures can be trusted."""
+        return not self.distrust
+
+    @property
+    def misled(self) -> tuple[str, ...]:
+        """The methods that rely on a policy that does not fit the log; recorded propensities need no policy."""
+        if self.fit is None or self.fit.fits:
+            return ()
+        recorded = self.log.propensity is not None
+        return tuple(
+            name
+            for name in self.comparison.estimates
+            if METHODS[name].needs_policy and not (recorded and "propensities" in METHODS[name].takes)
+        )
+
+    def status(self, method: str, arm: int) -> Status:
+        """Whether the figures of this arm can be believed, and if not, why."""
+        return Status(int(self.comparison.estimates[method].status[arm]))
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row for each method and arm, with the label of the arm; needs pandas."""
+        frame = self.comparison.to_frame()
+        frame["arm"] = [self.labels[arm] for arm in frame["arm"]]
+        frame.insert(1, "recommended", frame["method"] == self.recommended.method)
+        return frame

@@ -1,0 +1,5 @@
+"""The conditional maximum likelihood estimator; `estimator.py` is the entry."""
+
+from jaxbias.estimators.conditional_mle.contrastive_divergence import ContrastiveDivergence as ContrastiveDivergence
+from jaxbias.estimators.conditional_mle.estimator import conditional_mle as conditional_mle
+from jaxbias.estimators.conditional_mle.markov_chains import Sampler as Sampler

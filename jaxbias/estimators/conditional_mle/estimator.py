@@ -1,0 +1,101 @@
+"""The conditional maximum likelihood estimator: the means that make the rewards most likely, given the arms that were chosen."""
+
+from typing import Literal
+
+from jaxtyping import PRNGKeyArray
+
+from jaxbias._core.chunks import as_many, log_keys, only_one
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.settings import check_settings
+from jaxbias.estimators.conditional_mle.checks import LogProblem, check_arguments
+from jaxbias.estimators.conditional_mle.contrastive_divergence import ContrastiveDivergence
+from jaxbias.estimators.conditional_mle.markov_chains import Sampler
+from jaxbias.estimators.conditional_mle.normal_rewards import Sizes, fit_divergence, fit_newton, fit_sigma
+from jaxbias.estimators.conditional_mle.one_parameter import fit_one_parameter
+from jaxbias.estimators.conditional_mle.results import from_divergence, from_newton, from_one_parameter, from_sigma
+from jaxbias.estimators.estimate import Estimate
+from jaxbias.history import History
+from jaxbias.policies import Policy
+from jaxbias.rewards import Family, Normal, UnknownSigma
+
+
+def conditional_mle(
+    key: PRNGKeyArray,
+    history: History,
+    policy: Policy,
+    family: Family,
+    solver: Literal["newton", "contrastive_divergence"] = "newton",
+    *,
+    level: float = 0.95,
+    given_draws: bool = False,
+    num_paths: int = 1024,
+    max_rounds: int = 30,
+    sampler: Sampler | None = None,
+    num_chains: int = 16,
+    settings: ContrastiveDivergence | None = None,
+) -> Estimate:
+    """The means that maximise the likelihood of the rewards given the arms, with standard errors from its information.
+
+    Arguments:
+        key: a `jax.random.key`.
+        history: one trial or many.
+        policy: how the arms were chosen; its choices must have been random (tau > 0, or random by nature).
+        family: what the rewards are: `Normal` with its sigma, or without it (None, or "each") to have it estimated too;
+            `Bernoulli`, `Poisson` or `Exponential`.
+        solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
+        level: of the intervals.
+        given_draws: condition on the posterior draws that Thompson sampling recorded in `history.draws`, as the paper does;
+            otherwise they are integrated out, which needs no record of them.
+        num_paths: paths sampled at each mean vector; the Monte Carlo error falls with their square root. For rewards that are not
+            Normal four times as many particles; none where the recursion over the successes of Bernoulli rewards is exact.
+        max_rounds: how often they are sampled, at most.
+        sampler: of the chains that replace the paths, where the policy looks at more than pulls and sums, or where it is given.
+        num_chains: how many of them.
+        settings: of contrastive divergence; by default the paper's, with which it stops short of the maximum.
+
+    Returns:
+        An `Estimate`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
+        one side and a status that says so; it has converged, and so may the others. Diagnostics of "newton": `covariance` of the
+        means, (arms, arms); `monte_carlo_error` of each mean, `effective_samples`, `rounds`, `last_move`, and `log_normaliser`,
+        the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and `nan_energies`;
+        where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of `freedom` of the
+        intervals, one or one for each arm. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`,
+        `divergences`, `nan_energies`, and the `iterates` where they were asked for.
+
+    >>> import jax, jaxbias as jb
+    >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)
+    >>> history = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.75], num_steps=12)
+    >>> estimate = jb.conditional_mle(jax.random.key(1), history, policy, family)
+    >>> estimate.mean.shape, bool(estimate.converged.all())
+    ((2,), True)
+    """
+    for name, number in (("num_paths", num_paths), ("num_chains", num_chains)):
+        if number < 2:
+            raise ArgumentError(name, number, "2 or more")
+    for name, options in (("settings", settings), ("sampler", sampler)):
+        if options is not None:
+            check_settings(options, name)
+    problem = check_arguments(history, policy, family, solver, level, given_draws)
+    single = problem.history.arms.ndim == 1
+    if single:
+        problem = problem._replace(history=as_many(problem.history))
+    if sampler is None and not problem.policy.keeps_statistics:
+        sampler = Sampler()
+    sizes = Sizes(pairs=(num_paths + 1) // 2, sampler=sampler, num_chains=num_chains, max_rounds=max_rounds)
+    estimate = _estimate(key, problem, solver, settings or ContrastiveDivergence(), sizes, level)
+    return only_one(estimate) if single else estimate
+
+
+def _estimate(
+    key: PRNGKeyArray, problem: LogProblem, solver: str, settings: ContrastiveDivergence, sizes: Sizes, level: float
+) -> Estimate:
+    """The estimates of many logs, by what their family and the solver ask for."""
+    history, _, family = problem
+    keys = log_keys(key, history.arms.shape[0])
+    if isinstance(family, UnknownSigma):
+        return from_sigma(*fit_sigma(keys, problem, sizes), family, history.num_arms, level)
+    if not isinstance(family, Normal):
+        return from_one_parameter(fit_one_parameter(keys, problem, 2 * sizes.pairs, sizes.max_rounds, level), level)
+    if solver == "contrastive_divergence":
+        return from_divergence(*fit_divergence(keys, problem, settings, sizes), level)
+    return from_newton(fit_newton(keys, problem, sizes), level)

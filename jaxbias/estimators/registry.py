@@ -1,0 +1,156 @@
+"""The one list of methods: what each needs, what it costs, and how it is called.
+
+`compare`, `debias`, the command line, the plots, `reproduce` and the documentation read it. A new estimator is one file and one
+entry here. Functions are found by the name of their module and loaded when they are called, so that reading the list imports no
+JAX.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+class Need(enum.Enum):
+    """What a method needs beside the arms and the rewards."""
+
+    POLICY = "the policy that chose the arms"
+    FAMILY = "the reward family"
+    RANDOM_CHOICES = "choices that were random"
+    BATCHES = "batches"
+    HELD_OUT = "held-out rewards"
+
+
+class Cost(enum.IntEnum):
+    """What takes the time, the cheapest first."""
+
+    SUMS = 0  # a few sums over the log
+    REPLAY = 1  # the policy's log-probabilities at every step, once
+    SIMULATION = 2  # thousands of simulated paths
+    WEIGHTED_PATHS = 3  # the policy's log-probabilities at every step, for thousands of paths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Method:
+    """One estimator.
+
+    Arguments:
+        name: of the function, and of the method wherever it is named.
+        module: where the function is.
+        summary: what it does, in a line.
+        needs: what it cannot do without.
+        takes: the arguments it is called with, by name; those it cannot find in a question are left out.
+        cost: what takes its time.
+        knows_stopping: whether it stays right where a rule could stop the experiment.
+        holds_at_every_step: whether its intervals hold at all steps together, so that differences are between their ends.
+        corrects: whether its means are free of the bias, where its needs are met.
+        preference: its rank among the methods that correct, the best first: by bias left, error and coverage in the settings of
+            the paper. None where it is never preferred.
+        fallback: its rank where the policy is not known or does not fit, the one that assumes the least first. None where it
+            needs the policy.
+    """
+
+    name: str
+    module: str
+    summary: str
+    needs: frozenset[Need] = frozenset()
+    takes: tuple[str, ...]
+    cost: Cost = Cost.SUMS
+    knows_stopping: bool = False
+    holds_at_every_step: bool = False
+    corrects: bool = False
+    preference: int | None = None
+    fallback: int | None = None
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The estimator itself."""
+        return getattr(import_module(self.module), self.name)
+
+    @property
+    def needs_policy(self) -> bool:
+        """Whether it uses the policy's probabilities."""
+        return Need.POLICY in self.needs
+
+
+_ALL = (
+    Method(
+        name="sample_mean",
+        module="jaxbias.estimators.sample_mean",
+        summary="the average reward of each arm, which is wrong on average",
+        takes=("history", "family", "level"),
+        knows_stopping=True,  # as right, or wrong, with a rule as without
+        fallback=3,
+    ),
+    Method(
+        name="data_splitting",
+        module="jaxbias.estimators.data_splitting",
+        summary="the average of held-out rewards; unbiased, and half of the samples are lost",
+        needs=frozenset({Need.HELD_OUT}),
+        takes=("history", "family", "level"),
+        knows_stopping=True,
+        corrects=True,
+        preference=4,
+        fallback=2,
+    ),
+    Method(
+        name="propensity_weighting",
+        module="jaxbias.estimators.propensity_weighting",
+        summary="each reward over the probability of its arm, with weights that sum to one; noisy",
+        needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
+        takes=("history", "policy", "family", "propensities", "level"),
+        cost=Cost.REPLAY,
+    ),
+    Method(
+        name="adaptive_weighting",
+        module="jaxbias.estimators.adaptive_weighting",
+        summary="augmented weighting of Hadad et al. (2021)",
+        needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
+        takes=("history", "policy", "family", "level"),
+        cost=Cost.REPLAY,
+        corrects=True,
+        preference=3,
+    ),
+    Method(
+        name="conditional_mle",
+        module="jaxbias.estimators.conditional_mle",
+        summary="the means that make the rewards most likely given the arms",
+        needs=frozenset({Need.POLICY, Need.FAMILY, Need.RANDOM_CHOICES}),
+        takes=("key", "history", "policy", "family", "level"),
+        cost=Cost.WEIGHTED_PATHS,
+        corrects=True,
+        preference=2,
+    ),
+    Method(
+        name="mean_matching",
+        module="jaxbias.estimators.mean_matching",
+        summary="the means at which the simulated policy gives the observed sample means on average",
+        needs=frozenset({Need.POLICY, Need.FAMILY}),
+        takes=("key", "history", "policy", "family", "level", "num_paths", "stop", "num_steps"),
+        cost=Cost.SIMULATION,
+        knows_stopping=True,
+        corrects=True,
+        preference=1,
+    ),
+    Method(
+        name="batched_ols",
+        module="jaxbias.estimators.batched_ols",
+        summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
+        needs=frozenset({Need.BATCHES}),
+        takes=("history", "family", "level"),
+        fallback=4,
+    ),
+    Method(
+        name="confidence_sequence",
+        module="jaxbias.estimators.confidence_sequence",
+        summary="an interval that holds at every step at once, wide",
+        takes=("history", "family", "level", "scale"),
+        knows_stopping=True,
+        holds_at_every_step=True,
+        fallback=1,
+    ),
+)
+METHODS = {method.name: method for method in _ALL}
+PREFERRED = tuple(sorted((one for one in _ALL if one.preference is not None), key=lambda one: one.preference or 0))
+FALLBACKS = tuple(sorted((one for one in _ALL if one.fallback is not None), key=lambda one: one.fallback or 0))

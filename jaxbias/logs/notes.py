@@ -1,0 +1,28 @@
+"""What reading a log decided, as values; `jaxbias.reporting.log_notes` has the sentences."""
+
+import enum
+from typing import Any, NamedTuple
+
+
+class NoteKind(enum.StrEnum):
+    """What was decided; beside each, the values of its note."""
+
+    COLUMN_MATCHED = "column_matched"  # column, name: the column was read as the one called `name`
+    EMPTY_ROWS_SKIPPED = "empty_rows_skipped"  # count
+    BLANKS_REMOVED = "blanks_removed"  # count: labels that had blanks around them
+    UNUSED_CATEGORIES = "unused_categories"  # count: categories without rows, which are not arms
+    LABELS_DIFFER_IN_CASE = "labels_differ_in_case"  # labels: different arms
+    REWARDS_FROM_BOOLEANS = "rewards_from_booleans"  # count: true or false, read as 1 and 0
+    ROWS_SORTED = "rows_sorted"  # column: of the times
+    FEWER_ROWS = "fewer_rows"  # rows, first: the log has fewer rows than were asked for
+
+
+class Note(NamedTuple):
+    """One decision.
+
+    >>> Note(NoteKind.ROWS_SORTED, {"column": "time"}).values["column"]
+    'time'
+    """
+
+    kind: NoteKind
+    values: dict[str, Any]

@@ -1,0 +1,109 @@
+"""The one list of settings: what each belongs to and which values it takes. Examples, configuration files and options read it."""
+
+import enum
+from enum import StrEnum
+from typing import NamedTuple
+
+from jaxbias.logs.header import OPTIONAL, REQUIRED
+from jaxbias.naming.names import Allocation, FamilyName, Opening, PolicyName, Ties
+
+FIT = "fit"  # in place of a number: estimated from the log
+ESTIMATE, ESTIMATE_EACH = (
+    "estimate",
+    "estimate-each",
+)  # in place of sigma: estimated from the log, one for all arms or one for each
+COLUMNS = REQUIRED + OPTIONAL
+
+
+class Owner(enum.Enum):
+    """What a setting belongs to."""
+
+    POLICY = enum.auto()
+    FAMILY = enum.auto()
+    STOPPING = enum.auto()
+    DESIGN = enum.auto()  # the rest of how the log was collected
+    READING = enum.auto()
+    ANALYSIS = enum.auto()
+    DESCRIPTION = enum.auto()
+
+
+class Kind(enum.Enum):
+    """Which values a setting takes."""
+
+    CHOICE = enum.auto()
+    TEXT = enum.auto()
+    TEXTS = enum.auto()
+    NUMBER = enum.auto()
+    NUMBERS = enum.auto()  # one, or one for each arm
+    COLUMN_NAMES = enum.auto()
+
+
+class Setting(NamedTuple):
+    """One setting.
+
+    Fields:
+        name: in a configuration file; the option has dashes for underscores.
+        owner: what it belongs to.
+        kind: which values it takes.
+        choices: the values of a choice.
+        words: what may stand in place of a number.
+    """
+
+    name: str
+    owner: Owner
+    kind: Kind
+    choices: type[StrEnum] | None = None
+    words: tuple[str, ...] = ()
+
+
+_ALL = (
+    Setting("policy", Owner.DESIGN, Kind.CHOICE, PolicyName),
+    Setting("tau", Owner.POLICY, Kind.NUMBER, words=(FIT,)),
+    Setting("ties", Owner.POLICY, Kind.CHOICE, Ties),
+    Setting("epsilon", Owner.POLICY, Kind.NUMBER, words=(FIT,)),
+    Setting("beta", Owner.POLICY, Kind.NUMBER),
+    Setting("delta", Owner.POLICY, Kind.NUMBER),
+    Setting("gamma", Owner.POLICY, Kind.NUMBER),
+    Setting("prior_mean", Owner.POLICY, Kind.NUMBERS),
+    Setting("prior_sigma", Owner.POLICY, Kind.NUMBERS),
+    Setting("policy_sigma", Owner.POLICY, Kind.NUMBERS),
+    Setting("prior_success", Owner.POLICY, Kind.NUMBERS),
+    Setting("prior_failure", Owner.POLICY, Kind.NUMBERS),
+    Setting("balls", Owner.POLICY, Kind.NUMBERS),
+    Setting("added", Owner.POLICY, Kind.NUMBERS),
+    Setting("family", Owner.FAMILY, Kind.CHOICE, FamilyName),
+    Setting("sigma", Owner.FAMILY, Kind.NUMBERS, words=(ESTIMATE, ESTIMATE_EACH)),
+    Setting("opening", Owner.DESIGN, Kind.CHOICE, Opening),
+    Setting("allocation", Owner.DESIGN, Kind.CHOICE, Allocation),
+    Setting("max_steps", Owner.DESIGN, Kind.NUMBER),
+    Setting("stop_difference", Owner.STOPPING, Kind.NUMBER),
+    Setting("stop_mean", Owner.STOPPING, Kind.NUMBER),
+    Setting("stop_arm", Owner.STOPPING, Kind.TEXT),
+    Setting("stop_first", Owner.STOPPING, Kind.NUMBER),
+    Setting("stop_every", Owner.STOPPING, Kind.NUMBER),
+    Setting("arms", Owner.READING, Kind.TEXTS),
+    Setting("separator", Owner.READING, Kind.TEXT),
+    Setting("decimal", Owner.READING, Kind.TEXT),
+    Setting("columns", Owner.READING, Kind.COLUMN_NAMES),
+    Setting("level", Owner.ANALYSIS, Kind.NUMBER),
+    Setting("method", Owner.ANALYSIS, Kind.TEXTS),
+    Setting("title", Owner.DESCRIPTION, Kind.TEXT),
+    Setting("description", Owner.DESCRIPTION, Kind.TEXT),
+    Setting("source", Owner.DESCRIPTION, Kind.TEXT),
+)
+SETTINGS = {setting.name: setting for setting in _ALL}
+
+
+def names_of(owner: Owner) -> tuple[str, ...]:
+    """The settings that belong to something.
+
+    >>> names_of(Owner.READING)
+    ('arms', 'separator', 'decimal', 'columns')
+    """
+    return tuple(setting.name for setting in _ALL if setting.owner is owner)
+
+
+POLICY_SETTINGS = names_of(Owner.POLICY)
+STOP_SETTINGS = names_of(Owner.STOPPING)
+READING_SETTINGS = names_of(Owner.READING)
+DESCRIPTIONS = names_of(Owner.DESCRIPTION)

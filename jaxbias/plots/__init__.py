@@ -1,8 +1,0 @@
-"""Pictures of a log and of its estimates, for a notebook or, as SVG, for a page."""
-
-from jaxbias.plots.bias import plot_bias as plot_bias
-from jaxbias.plots.canvas import to_png as to_png
-from jaxbias.plots.estimates import plot_estimates as plot_estimates
-from jaxbias.plots.fit import plot_fit as plot_fit
-from jaxbias.plots.running_means import plot_running_means as plot_running_means
-from jaxbias.plots.svg import to_svg as to_svg

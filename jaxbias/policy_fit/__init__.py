@@ -1,0 +1,6 @@
+"""Does the declared policy explain the log? Its choices replayed, and its noise estimated from them."""
+
+from jaxbias.policy_fit.check import PolicyFit as PolicyFit
+from jaxbias.policy_fit.check import check_fit as check_fit
+from jaxbias.policy_fit.tuning import Tuning as Tuning
+from jaxbias.policy_fit.tuning import fit_settings as fit_settings

@@ -1,0 +1,83 @@
+"""Results as JSON documents, for programs."""
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from jaxbias._core.errors import NameOf
+
+if TYPE_CHECKING:
+    from jaxbias.analysis.findings import Analysis
+    from jaxbias.bias.measured import BiasSummary
+    from jaxbias.policy_fit.check import PolicyFit
+
+
+def to_json(document: Any) -> str:
+    """One JSON document; a number that is not finite is null."""
+    return json.dumps(_plain(document), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def bias_document(summary: "BiasSummary") -> dict[str, Any]:
+    """The figures of a summary by name."""
+    return {name: value for name, value in summary._asdict().items() if value is not None}
+
+
+def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, Any]:
+    """All figures of an analysis by name; `name_of` says how its reader calls an argument of the library."""
+    from jaxbias.reporting.assumptions import warnings_of  # here, as these modules import JAX
+    from jaxbias.reporting.recommendation import describe_reason
+    from jaxbias.reporting.sentences import describe_distrust, sentences
+
+    recommended, best, fit, labels = analysis.recommended, analysis.best, analysis.fit, analysis.labels
+    why = describe_reason(recommended, labels)
+    return {
+        "log": {"name": analysis.log.name, "rows": analysis.log.history.num_steps},
+        "arms": [_arm_document(analysis, arm) for arm in range(len(labels))],
+        "recommended": {"method": recommended.method, "why": why, "corrects": recommended.corrects},
+        "best": best and {**best._asdict(), "arm": labels[best.arm], "runner_up": labels[best.runner_up], "clear": best.is_clear},
+        "bias_trials": analysis.bias and analysis.bias.num_trials,
+        "fit": fit and _fit_document(fit, labels),
+        "fitted": {name: value._asdict() for name, value in analysis.fitted.items()},
+        "not_applicable": {name: why.describe(name_of) for name, why in analysis.comparison.reasons.items()},
+        "level": analysis.comparison.level,
+        "trusted": analysis.trusted,
+        "distrust": describe_distrust(analysis),
+        "warnings": warnings_of(analysis),
+        "sentences": sentences(analysis),
+    }
+
+
+def _arm_document(analysis: "Analysis", arm: int) -> dict[str, Any]:
+    from jaxbias.reporting.statuses import describe_status
+
+    figures = ("mean", "stderr", "lower", "upper", "converged")
+    estimates = {
+        method: {**{name: getattr(estimate, name)[arm] for name in figures}, "status": describe_status(analysis, method, arm)}
+        for method, estimate in analysis.comparison.estimates.items()
+    }
+    document = {"arm": analysis.labels[arm], "pulls": analysis.comparison.pulls[arm], "estimates": estimates}
+    if analysis.bias is not None:
+        document |= {"bias": analysis.bias.bias[arm], "bias_stderr": analysis.bias.stderr[arm]}
+    return document
+
+
+def _fit_document(fit: "PolicyFit", labels: tuple[str, ...]) -> dict[str, Any]:
+    """Without the simulated totals, which are thousands of numbers."""
+    figures = {name: value for name, value in fit._asdict().items() if name != "simulated"}
+    surprises = [
+        {**surprise._asdict(), "arm": labels[surprise.arm], "likeliest_arm": labels[surprise.likeliest_arm]}
+        for surprise in fit.surprises
+    ]
+    return {**figures, "surprises": surprises, "fits": fit.fits}

@@ -1,0 +1,46 @@
+"""The sentences for what reading a log decided."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxbias.logs.errors import join_names, quote
+from jaxbias.logs.notes import Note, NoteKind
+
+
+def describe_note(note: Note) -> str:
+    """One sentence.
+
+    >>> describe_note(Note(NoteKind.ROWS_SORTED, {"column": "time"}))
+    "The rows were sorted by column 'time'."
+    """
+    return _SENTENCES[note.kind](**note.values)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _blanks_removed(count: int) -> str:
+    return f"Blanks around {_count(count, 'label', 'labels')} were removed."
+
+
+def _unused_categories(count: int) -> str:
+    return f"{_count(count, 'category has no rows and was', 'categories have no rows and were')} left out of the arms."
+
+
+def _from_booleans(count: int) -> str:
+    return f"{_count(count, 'reward was', 'rewards were')} true or false; true was read as 1 and false as 0."
+
+
+_SENTENCES: dict[NoteKind, Callable[..., Any]] = {
+    NoteKind.COLUMN_MATCHED: lambda column, name: f"Column {quote(column)} was read as {quote(name)}.",
+    NoteKind.EMPTY_ROWS_SKIPPED: lambda count: f"{_count(count, 'empty row was', 'empty rows were')} skipped.",
+    NoteKind.BLANKS_REMOVED: _blanks_removed,
+    NoteKind.UNUSED_CATEGORIES: _unused_categories,
+    NoteKind.LABELS_DIFFER_IN_CASE: lambda labels: (
+        f"Labels {join_names(map(quote, labels))} differ only in letter case; they were read as different arms."
+    ),
+    NoteKind.REWARDS_FROM_BOOLEANS: _from_booleans,
+    NoteKind.ROWS_SORTED: lambda column: f"The rows were sorted by column {quote(column)}.",
+    NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
+}

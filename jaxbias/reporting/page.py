@@ -1,0 +1,75 @@
+"""The analysis of one log as a page: a single file that needs no network, no scripts and no other file."""
+
+from pathlib import Path
+from typing import Any
+
+from jaxbias._core.files import written_whole
+from jaxbias.analysis.findings import Analysis
+from jaxbias.reporting.assumptions import warnings_of
+from jaxbias.reporting.formatting import count, level, p_value
+from jaxbias.reporting.labels import plain_text, short_names
+from jaxbias.reporting.page_tables import bias_table, calibration_table, diagnostics_table, main_table, surprise_table
+from jaxbias.reporting.plots import plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
+from jaxbias.reporting.provenance import describe_provenance
+from jaxbias.reporting.sentences import describe_distrust, sentences
+from jaxbias.reporting.statuses import describe_doubts
+from jaxbias.reporting.templating import render_template
+
+
+def write_report(analysis: Analysis, out: str | Path, *, command: str | None = None) -> None:
+    """Writes the page; if anything goes wrong, no file is written and an older one stays.
+
+    Arguments:
+        analysis: from `debias`.
+        out: the file.
+        command: what was typed to get it, for readers who want to repeat it.
+    """
+    out = Path(out)
+    with written_whole(out) as temporary:
+        temporary.write_text(render_report(analysis, command), encoding="utf-8", newline="\n")
+
+
+def render_report(analysis: Analysis, command: str | None = None) -> str:
+    """The page as text; the same analysis gives the same text."""
+    distrust = describe_distrust(analysis)
+    return render_template(
+        "report.html",
+        name=plain_text(analysis.log.name),
+        analysis=analysis,
+        labels=_plain_texts(analysis.labels),
+        short_labels=short_names(analysis.labels, len(analysis.labels)),
+        level=level(analysis.comparison.level),
+        reasons=_plain_texts(distrust),
+        verdict=_plain_texts(sentence for sentence in sentences(analysis) if sentence not in distrust),
+        assumed=_plain_texts(warnings_of(analysis)),
+        main=main_table(analysis),
+        doubts=_plain_texts(describe_doubts(analysis)),
+        calibration=calibration_table(analysis),
+        calibration_p_value="" if analysis.fit is None else p_value(analysis.fit.calibration_p_value),
+        surprises=surprise_table(analysis),
+        bias=bias_table(analysis),
+        bias_trials="" if analysis.bias is None else count(analysis.bias.num_trials),
+        diagnostics=[diagnostics_table(analysis, method) for method in analysis.comparison.estimates],
+        repeat=describe_provenance(analysis, command),
+        **_pictures(analysis),
+    )
+
+
+def _plain_texts(texts: Any) -> list[str]:
+    return [plain_text(text) for text in texts]
+
+
+def _pictures(analysis: Analysis) -> dict[str, Any]:
+    """The figures as SVG. They are marked safe, and nothing else on the page is left unescaped."""
+    from markupsafe import Markup
+
+    labels, fit, bias = analysis.labels, analysis.fit, analysis.bias
+    forest = plot_estimates(analysis.comparison, labels, recommended=analysis.recommended.method)
+    running = plot_running_means(analysis.log.history, labels, estimate=analysis.estimate)
+    drawn = {
+        "forest": (forest, "Estimates of every method with their intervals, arm by arm"),
+        "running": (running, "The sample mean of each arm over the steps, and which arm was chosen when"),
+        "fit_picture": (fit and plot_fit(fit), "The log's log-probability among redraws, and the calibration of the policy"),
+        "bias_picture": (bias and plot_bias(bias, labels), "The estimated bias of each sample mean, with its Monte Carlo error"),
+    }
+    return {name: figure and Markup(to_svg(figure, title=title, salt=name)) for name, (figure, title) in drawn.items()}

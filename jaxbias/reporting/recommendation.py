@@ -1,0 +1,58 @@
+"""Why a method is recommended, in words."""
+
+from collections.abc import Sequence
+
+from jaxbias.analysis.findings import Reason, Recommendation
+from jaxbias.estimators.registry import METHODS
+from jaxbias.reporting.formatting import count_pulls, sample_size
+from jaxbias.reporting.labels import name_some, quote
+
+WHY_PREFERRED = {
+    "mean_matching": "it uses the full policy, and had the smallest error of the methods that do in every setting measured",
+    "conditional_mle": "it uses all the policy says; mean_matching did not converge or was not asked for",
+    "adaptive_weighting": "it needs the probabilities of the choices alone",
+    "data_splitting": "it uses the held-out rewards, which the policy did not see",
+}
+MATCHING_ALONE = "it needs the policy and neither noise in its choices nor a record of their probabilities"
+
+
+def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
+    """Completes a sentence that ends in "because"."""
+    match recommended.reason:
+        case Reason.NOTHING_TO_CORRECT:
+            return "the arms were chosen without looking at the rewards: nothing to correct"
+        case Reason.PREFERRED:
+            return "; ".join(_describe_preferred(recommended, labels))
+        case Reason.POLICY_UNKNOWN:
+            return f"the policy is not known, and {_without_policy(recommended, 'this method does not use it')}"
+        case Reason.POLICY_DOES_NOT_FIT:
+            return (
+                "the log does not look like the declared policy's, and "
+                f"{_without_policy(recommended, 'this method does not use it')}"
+            )
+        case Reason.NONE_CONVERGED:
+            tried = " and ".join(recommended.tried)
+            return f"{tried} did not converge for every arm, and {_without_policy(recommended, 'this one needs no policy')}"
+        case Reason.NONE_TRIED:
+            return (
+                "no method that uses the policy was tried or applies, and "
+                f"{_without_policy(recommended, 'this one needs no policy')}"
+            )
+
+
+def _without_policy(recommended: Recommendation, otherwise: str) -> str:
+    return "no method that needs no policy was tried" if METHODS[recommended.method].needs_policy else otherwise
+
+
+def _describe_preferred(recommended: Recommendation, labels: Sequence[str]) -> list[str]:
+    method = recommended.method
+    said = WHY_PREFERRED.get(method, f"it gives {METHODS[method].summary}")
+    if method == "mean_matching" and "conditional_mle" not in recommended.tried:
+        said = MATCHING_ALONE
+    few = name_some(labels[arm] for arm in recommended.few_pulls)
+    caution = f" ({few} too few for more than a wide interval)" if few else ""
+    parts = [said, f"it converged for every arm; the least pulled has {count_pulls(recommended.least_pulls)}{caution}"]
+    if (loss := recommended.weighting_loss) is not None:
+        pulls = f"the {count_pulls(loss.pulls)} of {quote(labels[loss.arm])}"
+        parts.append(f"propensity weighting would make {pulls} worth {sample_size(loss.effective)}")
+    return parts

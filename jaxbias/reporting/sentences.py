@@ -1,0 +1,130 @@
+"""The findings about a log as sentences, in the order in which a reader needs them."""
+
+import numpy as np
+
+from jaxbias.analysis.findings import Analysis, Distrust
+from jaxbias.analysis.signs import CLEAR, signs_of
+from jaxbias.estimators.estimate import Status
+from jaxbias.policy_fit.check import PolicyFit, Verdict
+from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
+from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, quote
+from jaxbias.reporting.recommendation import describe_reason
+from jaxbias.reporting.statuses import doubt_sentence
+
+NOT_TRUSTED = "Do not rely on results that use the policy."
+
+
+def sentences(analysis: Analysis) -> list[str]:
+    """What the analysis found."""
+    found = [fit_sentence(analysis), recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
+    found += [edge_sentence(analysis), doubt_sentence(analysis), few_sentence(analysis)]
+    return [sentence for sentence in found if sentence]
+
+
+def describe_distrust(analysis: Analysis) -> list[str]:
+    """Why the recommended figures are not to be trusted; nothing where they are."""
+    words = {
+        Distrust.POLICY_DOES_NOT_FIT: fit_sentence,
+        Distrust.NOT_CORRECTED: lambda analysis: f"The means of {analysis.recommended.method} are not corrected.",
+        Distrust.NOT_CONVERGED: doubt_sentence,
+    }
+    return [words[reason](analysis) for reason in analysis.distrust]
+
+
+def fit_sentence(analysis: Analysis) -> str:
+    """Whether the log can come from the policy."""
+    fit, name = analysis.fit, type(analysis.policy).__name__
+    if fit is None:
+        return "The policy that chose the arms was not given, so the methods that correct for it do not apply."
+    if fit.verdict == Verdict.NOTHING_TO_CHECK:
+        return f"Every pull was forced: the log says nothing for or against {name}."
+    if fit.verdict == Verdict.IMPOSSIBLE:
+        return _impossible_sentence(analysis, fit, name)
+    total = f"the log-probability of its {count(fit.choices)} choices is {number(fit.log_prob, fit.deviation)}"
+    total = f"{total}, where {figure(fit.expected, fit.deviation)} is expected"
+    if fit.verdict == Verdict.UNLIKELY:
+        return (
+            f"The log does not look like {name}'s: {total}, and its choices are off in a way that chance makes "
+            f"with probability {probability(min(fit.p_value, fit.calibration_p_value))} at most. {NOT_TRUSTED}"
+        )
+    if fit.deviation == 0:
+        return f"The choices are those of {name}, every one of {count(fit.choices)}."
+    return f"The choices fit {name}: {total} ({p_value(fit.p_value)})."
+
+
+def _impossible_sentence(analysis: Analysis, fit: PolicyFit, name: str) -> str:
+    if analysis.log.history.allocation == "shares":
+        return (
+            f"The log cannot come from {name} by shares: in batches with {count(fit.impossible)} of its {count(fit.choices)} "
+            f"choices an arm is off its share by one pull or more. {NOT_TRUSTED}"
+        )
+    first = fit.surprises[0]
+    return (
+        f"The log cannot come from {name}: at step {count(first.step + 1)} it pulls {quote(analysis.labels[first.arm])}, which "
+        f"{name} never does there, and so at {count(fit.impossible)} of {count(fit.choices)} choices. {NOT_TRUSTED}"
+    )
+
+
+def recommendation_sentence(analysis: Analysis) -> str:
+    """The recommended method, and why."""
+    recommended = analysis.recommended
+    return f"Recommended: {recommended.method}, because {describe_reason(recommended, analysis.labels)}."
+
+
+def best_sentence(analysis: Analysis) -> str:
+    """The best arm and its margin."""
+    best, estimate = analysis.best, analysis.estimate
+    if best is None:
+        return ""
+    first, second = quote(analysis.labels[best.arm]), quote(analysis.labels[best.runner_up])
+    enough, where = ("enough", "is above 0") if best.is_clear else ("not enough", "includes 0")
+    margin = f"{number(best.margin, best.stderr)} {interval(best.lower, best.upper, best.stderr)}".strip()
+    return (
+        f"{first} has the largest estimate, {number(estimate.mean[best.arm], estimate.stderr[best.arm])}, ahead of {second} by "
+        f"{margin}, {enough} to call it better (the {level(analysis.comparison.level)} interval of the difference {where})."
+    )
+
+
+def bias_sentence(analysis: Analysis) -> str:
+    """Which sample means are off on average, if the recommended estimates are right."""
+    if analysis.bias is None:
+        return ""
+    words = ("too low", "too high", f"within {CLEAR} standard errors of right")
+    groups = zip(signs_of(analysis.bias.bias, analysis.bias.stderr), words, strict=True)
+    parts = [f"{name_arms(analysis.labels, arms)} {word}" for arms, word in groups if arms]
+    return (
+        f"If these estimates are right, the sample means of such a log are on average: {'; '.join(parts)} "
+        f"(from {count(analysis.bias.num_trials)} simulated logs)."
+    )
+
+
+def edge_sentence(analysis: Analysis) -> str:
+    """The arms whose rewards were all at one end of their range."""
+    at_edge = np.flatnonzero(np.asarray(analysis.estimate.status) == Status.AT_EDGE)
+    if not len(at_edge):
+        return ""
+    names = name_some(analysis.labels[arm] for arm in at_edge)
+    return (
+        f"Every reward of {names} was at the same end of its range: the estimate is near that end, and the interval is one-sided."
+    )
+
+
+def few_sentence(analysis: Analysis) -> str:
+    """What a log of 0 and 1 with very few pulls of some arm can show, and what no method can get from it."""
+    few, labels = analysis.few_pulls, analysis.labels
+    if few is None:
+        return ""
+    can = [f"the mean of {quote(labels[arm])} is above {unit_mean(lower)}" for arm, lower in few.shown[:MOST_NAMED]]
+    shown = f"whatever chose the arms, {join(can)} ({level(analysis.comparison.level)} each)" if can else "very little"
+    weakest = quote(labels[few.weakest])
+    cannot = (
+        f"{weakest} has {count_pulls(few.pulls)}, so that its mean may be anything from {unit_mean(few.lower)} to "
+        f"{unit_mean(few.upper)}, and one reward the other way would move its sample mean by {unit_mean(1 / few.pulls)}"
+    )
+    if few.rival is not None:
+        lead = f"a lead of {quote(labels[few.rival])} over it"
+        cannot += f"; {lead} from {unit_mean(few.lead_lower)} to {unit_mean(few.lead_upper)} is compatible with this log"
+    return (
+        f"What {count_pulls(few.total)} can show: {shown}. What they cannot: {cannot}. More pulls of {weakest} would help; "
+        "another method would not."
+    )

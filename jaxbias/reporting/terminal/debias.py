@@ -1,0 +1,86 @@
+"""What `jaxbias debias` prints: the corrected means, every method, and what they mean."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+
+from jaxbias._core.errors import NameOf
+from jaxbias.reporting.formatting import count, figure, interval, level, number
+from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
+from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+
+if TYPE_CHECKING:
+    from jaxbias.analysis.findings import Analysis
+
+MOST_ARMS = 10  # for which every method is printed; with more arms, only the recommended one and the sample mean
+
+
+def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) -> None:
+    """Prints whether the policy fits, the corrected means, the estimates of every method, and what they mean.
+
+    `name_of` says how the reader calls an argument of the library.
+    """
+    from jaxbias.reporting.sentences import describe_distrust, sentences  # here, as it imports JAX
+    from jaxbias.reporting.statuses import describe_doubts
+
+    console, found = make_console(), sentences(analysis)
+    say(console, found[0])
+    _print_main(console, analysis)
+    if len(analysis.labels) <= MOST_ARMS:
+        _print_methods(console, analysis)
+        for doubt in describe_doubts(analysis):
+            say(console, f"* Not to be believed: {doubt}.")
+    else:
+        say(
+            console, f"Of {len(analysis.labels)} arms only the recommended estimate is printed; the report and the JSON have all."
+        )
+    for name, fitted in analysis.fitted.items():
+        ends = interval(fitted.lower, fitted.upper)
+        say(console, f"{name} was estimated from the log: {number(fitted.value)} {ends}.")
+    distrust = [reason for reason in describe_distrust(analysis) if reason not in found]
+    reasons = [f"{method} does not apply: {why.describe(name_of)}." for method, why in analysis.comparison.reasons.items()]
+    for sentence in filter(None, [*found[1:], *distrust, *reasons, note]):
+        say(console, sentence)
+
+
+def _print_main(console: Console, analysis: "Analysis") -> None:
+    title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method}"
+    columns = (
+        "arm",
+        "pulls",
+        "sample mean",
+        "estimate",
+        f"{level(analysis.comparison.level)} interval",
+        "bias of the sample mean",
+    )
+    table = make_table(title, *columns, left=(0,))
+    sample_mean, bias = analysis.comparison.estimates.get("sample_mean"), analysis.bias
+    for arm, name in enumerate(_names(analysis)):
+        naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
+        off = "" if bias is None else figure(bias.bias[arm], bias.stderr[arm])
+        add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
+    console.print(table)
+
+
+def _print_methods(console: Console, analysis: "Analysis") -> None:
+    columns = ("arm", "method", "estimate", f"{level(analysis.comparison.level)} interval", "")
+    table = make_table("Every method (> the recommended one)", *columns, left=(0, 1, 4))
+    table.columns[1].no_wrap = True
+    for arm, name in enumerate(_names(analysis)):
+        for place, (method, estimate) in enumerate(analysis.comparison.estimates.items()):
+            marks = [">"] if method == analysis.recommended.method else []
+            marks += [] if bool(np.asarray(estimate.converged)[arm]) else ["*"]
+            add_row(console, table, "" if place else name, method, *_cells(estimate, arm), " ".join(marks))
+        table.add_section()
+    console.print(table)
+
+
+def _names(analysis: "Analysis") -> list[str]:
+    return short_names(analysis.labels, len(analysis.labels), LONGEST_IN_TABLE)
+
+
+def _cells(estimate: Any, arm: int) -> tuple[str, str]:
+    """The estimate with its standard error, and its interval."""
+    mean, stderr, lower, upper = (float(getattr(estimate, name)[arm]) for name in ("mean", "stderr", "lower", "upper"))
+    return figure(mean, stderr), "" if mean != mean else interval(lower, upper, stderr)

@@ -1,0 +1,147 @@
+"""Paths: simulated trials like a given log, forced where it was, in its batches, stopped by its rule."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxbias._core.settings import settings
+from jaxbias.history import History
+from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
+from jaxbias.rewards import Family, at_arm, complete_family
+from jaxbias.simulation.steps import ONE_BY_ONE, Batching, Problem, make_steps, run_trials, start_trials, statistics_of
+from jaxbias.stopping import StoppingRule
+
+
+class Design(NamedTuple):
+    """What stays the same when an experiment is run again: the forced steps and their arms, the batches, the stopping rule."""
+
+    arms: Int[Array, " steps"]
+    forced: Bool[Array, " steps"]
+    batching: Batching = ONE_BY_ONE
+    stop: Any = None
+
+
+def design_of(history: History, stop: StoppingRule | None = None, num_steps: int | None = None) -> Design:
+    """The design of one log. Where a rule stopped it early: beyond its end nothing is forced, and batches are as large as its
+    largest."""
+    more, sizes = (num_steps or history.num_steps) - history.num_steps, history.batch_sizes
+    if sizes is not None and more:
+        whole, rest = divmod(more, max(sizes))
+        sizes = (*sizes, *(max(sizes),) * whole, *((rest,) if rest else ()))
+    batching = Batching(batch_sizes=sizes, allocation=history.allocation)
+    return Design(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), batching, stop)
+
+
+def of_arms(leaf: Any, kept: Int[np.ndarray, " kept"], num_arms: int) -> Any:
+    """A setting of a policy or family for some of the arms: what has one value for each is cut to theirs."""
+    return leaf[kept] if getattr(leaf, "shape", ()) == (num_arms,) else leaf
+
+
+@settings
+class Scored(BasePolicy):
+    """A policy that also keeps the score of the means: for families that do not say their variance."""
+
+    policy: Any
+    family: Any
+    mean: Any
+
+    def init(self, num_arms: int) -> tuple[Any, Array]:
+        """The policy's state, and a score of zero."""
+        return self.policy.init(num_arms), jnp.zeros(num_arms, self.mean.dtype)
+
+    def log_probs(self, state: tuple[Any, Array]) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return self.policy.log_probs(state[0])
+
+    def update(self, state: tuple[Any, Array], arm: Int[Array, ""], reward: Float[Array, ""]) -> tuple[Any, Array]:
+        """Adds the derivative of the reward's log-likelihood to its arm's score."""
+        family, mean = at_arm((self.family, self.mean), arm, self.mean.shape[0])
+        slope = jax.grad(lambda mean: family.log_prob(reward, mean))(mean)
+        chosen = jnp.arange(self.mean.shape[0], dtype=arm.dtype) == arm
+        return self.policy.update(state[0], arm, reward), state[1] + jnp.where(chosen, slope, 0)
+
+
+@settings
+class Squared(BasePolicy):
+    """A policy that also keeps each arm's sum of ((reward - mean) / sigma)^2."""
+
+    policy: Any
+    mean: Any
+    sigma: Any
+
+    def init(self, num_arms: int) -> tuple[Any, Array]:
+        """The policy's state, and no squares."""
+        return self.policy.init(num_arms), jnp.zeros(num_arms, self.mean.dtype)
+
+    def log_probs(self, state: tuple[Any, Array]) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return self.policy.log_probs(state[0])
+
+    def sample(self, key: Any, state: tuple[Any, Array]) -> Int[Array, ""]:
+        """In the policy's own way."""
+        return self.policy.sample(key, state[0])
+
+    @property
+    def has_sampler(self) -> bool:
+        """Whether the policy has one."""
+        return self.policy.has_sampler
+
+    def update(self, state: tuple[Any, Array], arm: Int[Array, ""], reward: Float[Array, ""]) -> tuple[Any, Array]:
+        """Adds the square to its arm's."""
+        chosen = jnp.arange(self.mean.shape[0], dtype=arm.dtype) == arm
+        square = jnp.square((reward - self.mean[arm]) / self.sigma[arm])
+        return self.policy.update(state[0], arm, reward), state[1] + jnp.where(chosen, square, 0)
+
+
+class Paths(NamedTuple):
+    """What the paths gave."""
+
+    sample_means: Float[Array, "paths arms"]  # 0 without a pull
+    score: Float[Array, "paths arms"]
+    pulls: Int[Array, "paths arms"]
+    squares: Float[Array, "paths arms"] | None = None  # as `Squared` keeps them
+
+    @property
+    def pulled(self) -> Bool[Array, "paths arms"]:
+        """Which arms were."""
+        return self.pulls > 0
+
+
+def simulate_paths(
+    words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design, squares: bool = False
+) -> Paths:
+    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards."""
+    completed, squared = complete_family(family), None
+    problem = Problem(policy=complete_policy(policy), family=completed, mean=mean, stop=design.stop)
+    problem = problem.for_steps(design.arms.shape[0])
+    if completed.has_variance and squares:
+        sigma = jnp.sqrt(completed.variance(mean))
+        problem = problem._replace(policy=Squared(policy=problem.policy, mean=mean, sigma=sigma))
+        (_, squared), statistics = _follow(problem, words, design)
+    elif not completed.has_variance:
+        problem = problem._replace(policy=Scored(policy=problem.policy, family=family, mean=mean))
+        (_, score), statistics = _follow(problem, words, design)
+        return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls)
+    else:
+        _, statistics = _follow(problem, words, design)
+    score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / completed.variance(mean)[None]
+    return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls, squares=squared)
+
+
+def _follow(problem: Problem, words: Array, design: Design) -> tuple[Any, ArmStatistics]:
+    """Paths of a design: their states at the end, and what each arm has."""
+    steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
+    start = start_trials(problem, design.batching, words.shape[-1])
+    progress, _ = run_trials(problem, words, start, steps, emit=lambda *_: None)
+    return progress.state, statistics_of(progress)
+
+
+def average_pulled(paths: Paths) -> tuple[Float[Array, " arms"], Float[Array, "paths arms"], Float[Array, " arms"]]:
+    """Each arm's sample mean on average over the paths that pulled it; how far each is off it; and the share of such paths."""
+    pulled = paths.pulled.astype(paths.sample_means.dtype)
+    share = jnp.maximum(jnp.mean(pulled, axis=0), 1 / pulled.shape[0])
+    average = jnp.mean(paths.sample_means, axis=0) / share
+    return average, (paths.sample_means - average[None]) * pulled, share

@@ -1,0 +1,309 @@
+"""The report: one file that needs nothing else, says what the analysis says, and is at home on any screen and on paper."""
+
+import dataclasses
+import html
+import re
+from html.parser import HTMLParser
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import jaxbias as jb
+from jaxbias.reporting.page import render_report, write_report
+from jaxbias.reporting.sentences import sentences
+from tests.reporting.browser import BROWSER, Browser
+
+METHODS = ("sample_mean", "propensity_weighting", "mean_matching", "confidence_sequence")
+POLICY, FAMILY = jb.LilUCB(tau=0.5), jb.Normal(sigma=1.0)
+HOSTILE = (
+    "<script>document.title = 'taken'</script>",
+    '"><img src=https://example.org/x.png onerror="document.title = 1">',
+    "</style><style>body { display: none }</style>",
+    "{{ 7 * 7 }}{% raw %}",
+    "<!-- ]]> &lt;b&gt; \u202e reversed",
+)
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+
+
+def analyse(labels, policy=POLICY, means=(1.0, 0.75, 0.5), num_steps=60, methods=METHODS, collected=None):
+    history = jb.simulate(jax.random.key(1), collected or policy, FAMILY, list(means), num_steps=num_steps)
+    frame = pd.DataFrame({"arm": [labels[arm] for arm in np.asarray(history.arms)], "reward": np.asarray(history.rewards)})
+    return jb.debias(jax.random.key(0), frame, policy, FAMILY, methods=methods, arms=list(labels))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return analyse(("A", "B", "C"))
+
+
+@pytest.fixture(scope="module")
+def misfit():
+    return analyse(("A", "B", "C"), jb.Greedy(), collected=jb.Uniform())
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    return analyse(HOSTILE, means=(1.0, 0.75, 0.5, 0.25, 0.0))
+
+
+@pytest.fixture(scope="module")
+def many():
+    labels = [
+        f"a label of thirty arms that is rather long, or without-any-blank-in-all-its-many-letters {arm}" for arm in range(30)
+    ]
+    return analyse(labels, jb.Uniform(), np.linspace(0, 1, 30), 400, ("sample_mean", "confidence_sequence"))
+
+
+class Reader(HTMLParser):
+    """The tables by their name, the elements, and the words of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tables, self.tags, self.words, self.attributes = {}, [], [], []
+        self.table, self.cell = None, None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value) for name, value in attrs]
+        if tag == "table":
+            self.table = self.tables.setdefault(dict(attrs).get("id", f"table {len(self.tables)}"), [])
+        elif tag == "tr":
+            self.table.append([])
+        elif tag in ("td", "th"):
+            self.table[-1].append("")
+            self.cell = self.table[-1]
+        elif tag in ("span", "br") and self.cell is not None:
+            self.cell[-1] += " "
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.cell = None
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.cell is not None:
+            self.cell[-1] += data
+
+
+# What it says
+
+
+def test_the_numbers_are_those_of_the_analysis(plain):
+    rows = Reader(render_report(plain)).tables["estimates"]
+    names = [name.replace("\u200b", "").removesuffix(" (recommended)") for name in rows[0]]
+    assert names[:4] == ["arm", "pulls", "sample_mean", "mean_matching"]
+    assert sorted(names[2:]) == sorted(METHODS)
+    for arm, (label, pulls, *cells) in enumerate(rows[1:]):
+        assert (label, int(pulls)) == (plain.labels[arm], plain.comparison.pulls[arm])
+        for method, cell in zip(names[2:], cells, strict=True):
+            estimate = plain.comparison.estimates[method]
+            shown = [float(figure) for figure in re.findall(r"-?[\d.]+", cell)]
+            expected = [float(part[arm]) for part in (estimate.mean, estimate.lower, estimate.upper)]
+            assert shown == pytest.approx(expected, abs=0.00501)  # two decimals, as its error of 0.2 deserves
+
+
+def test_bias_calibration_and_surprises_are_those_of_the_analysis(plain):
+    tables = Reader(render_report(plain)).tables
+    for arm, (label, mean, bias) in enumerate(tables["bias"][1:]):
+        assert label == plain.labels[arm]
+        assert float(mean) == pytest.approx(float(plain.estimate.mean[arm]), abs=0.00501)
+        value, stderr = map(float, bias.split(" ± "))
+        assert (value, stderr) == pytest.approx((plain.bias.bias[arm], plain.bias.stderr[arm]), abs=6e-5)
+    assert len(tables["calibration"]) == len(plain.fit.calibration) + 1
+    for (span, cases, predicted, chosen), row in zip(tables["calibration"][1:], plain.fit.calibration, strict=True):
+        assert (span, int(cases)) == (f"{row.low:g} to {row.high:g}", row.count)
+        assert float(predicted) == pytest.approx(row.predicted, abs=row.stderr / 10 + 1e-12)
+        assert float(chosen.split(" ± ")[0]) == pytest.approx(row.chosen, abs=row.stderr / 10 + 1e-12)
+    steps = [(int(row[0]) - 1, row[1]) for row in tables["surprises"][1:]]
+    assert steps == [(surprise.step, plain.labels[surprise.arm]) for surprise in plain.fit.surprises]
+
+
+def test_the_words_are_those_of_the_terminal(plain):
+    page = html.unescape(render_report(plain, "jaxbias debias 'my log.csv' --seed 0"))
+    for sentence in sentences(plain):
+        assert sentence in page
+    repeat = page.split('<dl id="repeat">')[1]
+    for words in (
+        "jaxbias debias 'my log.csv' --seed 0",
+        "LilUCB(beta=1.0",
+        "tau=0.5",
+        "Normal(sigma=1.0)",
+        jb.__version__,
+        jax.__version__,
+    ):
+        assert words in repeat
+    assert "<dt>random key</dt><dd>0 0</dd>" in repeat
+    assert "not to be trusted" not in page
+
+
+def test_what_is_not_to_be_trusted_says_so_first(misfit):
+    page = html.unescape(render_report(misfit))
+    banner = page.split('<section class="banner"')[1].split("</section>")[0]
+    assert "Estimated, but not to be trusted" in banner
+    assert "The log cannot come from Greedy" in banner
+    assert page.index('class="banner"') < page.index("<table")
+    assert page.count("The log cannot come from Greedy") == 1
+    rows = Reader(render_report(misfit)).tables["estimates"]
+    assert [name for name in rows[0] if "†" in name] == ["mean_matching\N{NO-BREAK SPACE}†"]
+    assert "† Relies on the policy" in page
+
+
+def test_the_sample_mean_is_shown_even_if_it_was_not_asked_for(plain):
+    alone = dataclasses.replace(plain.comparison, estimates={"mean_matching": plain.comparison.estimates["mean_matching"]})
+    rows = Reader(render_report(dataclasses.replace(plain, comparison=alone))).tables["estimates"]
+    assert rows[0][2:] == ["sample_mean", "mean_matching (recommended)"]
+    history = plain.log.history
+    means = [np.mean(np.asarray(history.rewards)[np.asarray(history.arms) == arm]) for arm in range(3)]
+    assert [float(row[2]) for row in rows[1:]] == pytest.approx(means, abs=0.00501)
+
+
+def test_an_analysis_without_a_policy_is_a_page_too(plain):
+    found = analyse(("A", "B", "C"), None, methods=("sample_mean", "confidence_sequence"), collected=jb.Uniform())
+    page = render_report(found)
+    assert "The policy was not given, so there is nothing to check." in page
+    assert "Not estimated: it needs a policy" in page
+    assert "<dt>policy</dt><dd>not given</dd>" in page
+
+
+def test_the_same_analysis_gives_the_same_text(plain):
+    assert render_report(plain) == render_report(plain)
+
+
+def test_a_policy_of_ones_own_has_no_address_in_it(plain):
+    class Own:
+        rate = 1
+
+        def __init__(self):
+            self.index, self.rate = lambda step: step, 0.5
+
+    page = render_report(dataclasses.replace(plain, policy=Own()))
+    assert " at 0x" not in page
+    assert "rate=0.5" in page
+
+
+# Nothing in it does anything
+
+
+@pytest.mark.parametrize("which", ["plain", "misfit", "hostile"])
+def test_nothing_is_fetched_or_run(request, which):
+    reader = Reader(render_report(request.getfixturevalue(which), "jaxbias debias '<script>'"))
+    assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form", "a"} & set(reader.tags)
+    assert not [name for name, _ in reader.attributes if name.startswith("on") or name == "src"]
+    assert all(value.startswith("#") for name, value in reader.attributes if name == "href")
+    assert reader.tags.count("style") == 1
+
+
+def test_hostile_labels_are_words(hostile):
+    page = render_report(hostile, f"jaxbias debias {HOSTILE[0]}")
+    words = " ".join("".join(Reader(page).words).split())
+    for label in HOSTILE:
+        assert " ".join(label.replace("\u202e", "").split()) in words
+    assert HOSTILE[0] not in page
+    assert "\u202e" not in page
+    assert "49" not in Reader(page).tables["estimates"][4][0]
+
+
+# Writing
+
+
+def test_the_file_is_there_whole_or_not_at_all(plain, tmp_path, monkeypatch):
+    out = tmp_path / "page.html"
+    write_report(plain, out)
+    before = out.read_bytes()
+    assert before.decode() == render_report(plain)
+
+    def stop(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(type(out), "replace", stop)
+    with pytest.raises(OSError, match="the disk is full"):
+        write_report(plain, out)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("where", ["", "nowhere/page.html"])
+def test_a_place_that_cannot_be_written_to(plain, tmp_path, where):
+    with pytest.raises(ValueError, match=r"^out is '.*'; it must be a file in an existing folder with write permission$"):
+        write_report(plain, tmp_path / where)
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(plain, misfit, hostile, many, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    for name, analysis in {"plain": plain, "misfit": misfit, "hostile": hostile, "many": many}.items():
+        write_report(analysis, folder / f"{name}.html", command=f"jaxbias debias {HOSTILE[0]}")
+    return folder
+
+
+NAMES = ("plain", "misfit", "hostile", "many")
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_fits_its_window_and_asks_for_nothing(browser, pages, name, width, scheme):
+    url = (pages / f"{name}.html").as_uri()
+    browser.open(url, width=width, scheme=scheme)
+    assert browser.fetched == [url]
+    assert browser.complaints == []
+    assert browser.ask("document.title").startswith("jaxbias: ")
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.ask("getComputedStyle(document.body).display") == "block"
+    paper = "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
+    assert browser.ask("getComputedStyle(document.documentElement).backgroundColor") == paper
+    beyond = """[...document.querySelectorAll("p, li, h1, h2, figure, svg, dl, .scroll")]
+        .filter(part => part.getBoundingClientRect().right > window.innerWidth).length"""
+    assert browser.ask(beyond) == 0
+
+
+@needs_browser
+@pytest.mark.parametrize("name", NAMES)
+def test_no_letters_of_a_picture_are_cut_off(browser, pages, name):
+    browser.open((pages / f"{name}.html").as_uri(), width=390)
+    outside = """[...document.querySelectorAll("svg text")].filter(text => {
+        const [inner, outer] = [text.getBoundingClientRect(), text.closest("svg").getBoundingClientRect()];
+        return inner.left < outer.left - 2 || inner.right > outer.right + 2 || inner.bottom > outer.bottom + 2;
+    }).map(text => text.textContent)"""
+    assert browser.ask(outside) == []
+
+
+@needs_browser
+def test_the_numbers_a_reader_sees(browser, pages, plain):
+    browser.open((pages / "plain.html").as_uri())
+    shown = browser.ask("[...document.querySelectorAll('#estimates td.first')].map(cell => cell.innerText)")
+    means = [float(words.split()[0]) for words in shown]
+    assert means == pytest.approx(np.asarray(plain.estimate.mean).tolist(), abs=0.00501)
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["plain", "many"])
+def test_it_prints_on_a_few_pages(browser, pages, name):
+    browser.open((pages / f"{name}.html").as_uri(), scheme="dark")
+    paper = browser.print()
+    assert paper.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type\s*/Page\b", paper)) <= {"plain": 6, "many": 12}[name]
+
+
+@needs_browser
+def test_the_browser_tells_what_a_page_asks_for(browser, tmp_path):
+    """The checks above would notice."""
+    page = tmp_path / "page.html"
+    page.write_text("<img src='nowhere.png'><script>console.log('here'); document.title = 'taken'</script>")
+    browser.open(page.as_uri())
+    assert len(browser.fetched) == 2
+    assert len(browser.complaints) >= 1
+    assert browser.ask("document.title") == "taken"
