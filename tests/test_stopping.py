@@ -144,7 +144,7 @@ def test_a_stopped_log_from_file_to_answer(tmp_path):
     found = jb.debias(KEY, log, jb.Greedy(tau=100.0), jb.Normal(sigma=1.0), stop=rule, num_steps=60)
     assert found.recommended.method == "mean_matching"
     assert found.bias.bias[0] > 3 * found.bias.stderr[0]
-    assert set(found.table.estimates) == {"sample_mean", "mean_matching", "confidence_sequence"}
+    assert set(found.comparison.estimates) == {"sample_mean", "mean_matching", "confidence_sequence"}
     assert "assumes a fixed number of steps" in str(found.comparison.reasons["conditional_mle"])
 
 

@@ -251,7 +251,7 @@ def test_a_log_with_batches_from_file_to_answer(tmp_path):
     found = jb.debias(KEY, log, policy, family, methods=["sample_mean", "mean_matching", "batched_ols"])
     assert found.trusted
     assert found.fit.verdict == "fits"
-    assert set(found.table.estimates) == {"sample_mean", "mean_matching", "batched_ols"}
+    assert set(found.comparison.estimates) == {"sample_mean", "mean_matching", "batched_ols"}
     frame = pd.read_csv(tmp_path / "log.csv").drop(columns="forced")
     assert jb.read_log(frame).history.forced_steps.tolist() == [True] * 10 + [False] * 50
     assert jb.read_log(frame.assign(batch=range(60))).history.batch_sizes is None
