@@ -19,6 +19,7 @@ from .estimators.confidence_sequence import confidence_sequence as confidence_se
 from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status
+from .estimators.inversion import test_inversion as test_inversion
 from .estimators.mean_matching import mean_matching as mean_matching
 from .estimators.propensity_weighting import propensity_weighting as propensity_weighting
 from .estimators.sample_mean import sample_mean as sample_mean

@@ -134,6 +134,17 @@ _ALL = (
         preference=1,
     ),
     Method(
+        name="test_inversion",
+        module="jaxbias.estimators.inversion",
+        summary="the means that a simulated test does not reject, and the median-unbiased estimate between them",
+        needs=frozenset({Need.POLICY, Need.FAMILY}),
+        takes=("key", "history", "policy", "family", "level", "stop", "num_steps"),
+        cost=Cost.SIMULATION,
+        knows_stopping=True,
+        corrects=True,
+        preference=5,
+    ),
+    Method(
         name="batched_ols",
         module="jaxbias.estimators.batched_ols",
         summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",

@@ -35,7 +35,7 @@ def design_of(history: History, stop: StoppingRule | None = None, num_steps: int
     return Design(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), batching, stop)
 
 
-def of_arms(leaf: Any, kept: Int[np.ndarray, " kept"], num_arms: int) -> Any:
+def of_arms(leaf: Any, kept: Int[np.ndarray | Array, " kept"], num_arms: int) -> Any:
     """A setting of a policy or family for some of the arms: what has one value for each is cut to theirs."""
     return leaf[kept] if getattr(leaf, "shape", ()) == (num_arms,) else leaf
 
@@ -131,11 +131,41 @@ def simulate_paths(
     return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls, squares=squared)
 
 
-def _follow(problem: Problem, words: Array, design: Design) -> tuple[Any, ArmStatistics]:
+class PathSums(NamedTuple):
+    """What each arm gave on each path: pulls, summed rewards and, where asked for, the squares that `Squared` keeps."""
+
+    pulls: Int[Array, "paths arms"]
+    total: Float[Array, "paths arms"]
+    squares: Float[Array, "paths arms"] | None = None
+
+
+def simulate_sums(
+    words: Array,
+    policy: Policy,
+    family: Family,
+    means: Float[Array, "paths arms"],
+    design: Design,
+    squares_around: Float[Array, " arms"] | None = None,
+) -> PathSums:
+    """Paths that each have their own means; the squares, of Normal rewards, are around the means that are given for it."""
+    problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=means[0], stop=design.stop)
+    problem = problem.for_steps(design.arms.shape[0])
+    if squares_around is None:
+        _, statistics = _follow(problem, words, design, means)
+        return PathSums(pulls=statistics.pulls, total=statistics.total)
+    sigma = jnp.sqrt(problem.family.variance(squares_around))
+    problem = problem._replace(policy=Squared(policy=problem.policy, mean=squares_around, sigma=sigma))
+    (_, squares), statistics = _follow(problem, words, design, means)
+    return PathSums(pulls=statistics.pulls, total=statistics.total, squares=squares)
+
+
+def _follow(
+    problem: Problem, words: Array, design: Design, means: Float[Array, "paths arms"] | None = None
+) -> tuple[Any, ArmStatistics]:
     """Paths of a design: their states at the end, and what each arm has."""
     steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
     start = start_trials(problem, design.batching, words.shape[-1])
-    progress, _ = run_trials(problem, words, start, steps, emit=lambda *_: None)
+    progress, _ = run_trials(problem, words, start, steps, emit=lambda *_: None, means=means)
     return progress.state, statistics_of(progress)
 
 

@@ -7,7 +7,6 @@ A step of a batch is chosen from the policy state at the start of the batch. A t
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -146,12 +145,21 @@ def run_trials(
     emit: Emit,
     extras: Extras = NOTHING_ELSE,
     opening: bool = False,
+    means: Float[Array, "trials arms"] | None = None,
 ) -> tuple[Progress, Any]:
-    """These steps of all trials; `emit` says what to keep of each. In an opening every arm is pulled once, in order."""
-    all_trials = jax.vmap(partial(_step, problem, extras, opening), in_axes=(-1, 0, None))
+    """These steps of all trials; `emit` says what to keep of each. In an opening every arm is pulled once, in order.
+
+    With `means`, every trial has its own in place of those of the problem.
+    """
+
+    def one(mean: Array, words: Array, progress: Progress, step: Step) -> tuple[Progress, Outcome]:
+        return _step(problem._replace(mean=mean), extras, opening, words, progress, step)
+
+    all_trials = jax.vmap(one, in_axes=(None if means is None else 0, -1, 0, None))
+    mean = problem.mean if means is None else trials_minor(means)
 
     def body(progress: Progress, step: Step) -> tuple[Progress, Any]:
-        progress, outcome = all_trials(words, progress, step)
+        progress, outcome = all_trials(mean, words, progress, step)
         progress = jax.tree.map(trials_minor, progress)
         return progress, emit(progress, outcome)
 

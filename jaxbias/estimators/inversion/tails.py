@@ -1,0 +1,137 @@
+"""Tail probabilities of the observed statistic at candidate values of a contrast, and the candidates where they have a size.
+
+Paths are weighted, and not weights that sum to one: at a candidate above the estimate the paths below the observed statistic have
+small weights, so that a probability of 2.5%, or of one in a million, is known to a few per cent from a thousand paths.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxbias._core.search import bracket
+from jaxbias.estimators.inversion.statistic import Sums, constrained, statistic
+from jaxbias.estimators.inversion.tilting import log_ratio
+from jaxbias.rewards import BaseFamily
+
+TIE = 1e-5  # relative: statistics of the same counts, rounded differently
+FARTHEST = 12.0  # standard errors from the estimate to where an end of an interval is looked for
+HALVINGS = 14  # of that distance: to a thousandth of a standard error, less than the Monte Carlo error
+
+
+class Contrast(NamedTuple):
+    """One test: a weighted sum of the means of some arms, with everything that the paths and the log say about them.
+
+    Fields:
+        weights: of the arms.
+        family: of these arms.
+        centre, stderr: of each arm.
+        nuisance: means of these arms drawn at random, moved to where the contrast has the value that is tested.
+        paths, observed: what the arms gave on the paths, and in the log.
+        residual, log_mixture: of the paths, as in `tilting`.
+        reward: any that the family can give.
+        pulled: whether a path pulled all of these arms; the others do not count.
+        low, high: the range of the contrast.
+    """
+
+    weights: Float[Array, " arms"]
+    family: BaseFamily
+    centre: Float[Array, " arms"]
+    stderr: Float[Array, " arms"]
+    nuisance: Float[Array, "draws arms"]
+    paths: Sums
+    observed: Sums
+    residual: Float[Array, "paths arms"]
+    log_mixture: Float[Array, " paths"]
+    reward: Float[Array, ""]
+    pulled: Bool[Array, " paths"]
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+
+    @property
+    def estimate(self) -> Float[Array, ""]:
+        """The contrast of the sample means."""
+        return self.observed.mean[0] @ self.weights
+
+    @property
+    def scale(self) -> Float[Array, ""]:
+        """Its standard error, had the arms been fixed in advance."""
+        return jnp.sqrt(jnp.sum(jnp.square(self.weights * self.stderr)))
+
+
+class Tails(NamedTuple):
+    """How likely a statistic as far out as the observed one is, on each side; ties count half. And the Monte Carlo errors."""
+
+    below: Float[Array, ""]
+    above: Float[Array, ""]
+    error_below: Float[Array, ""]
+    error_above: Float[Array, ""]
+
+
+def tails(contrast: Contrast, at: Float[Array, ""]) -> Tails:
+    """The tails of the observed statistic where the contrast has the value `at`."""
+    weight = _weights(contrast, at)
+    simulated = statistic(contrast.family, contrast.paths, contrast.weights, at)
+    observed = statistic(contrast.family, contrast.observed, contrast.weights, at)[0]
+    off = simulated - observed
+    tied = jnp.abs(off) <= TIE * (1 + jnp.abs(observed))
+    below, above = (jnp.where(tied, 0.5, side.astype(weight.dtype)) * weight for side in (off < 0, off > 0))
+    # Where some paths did not pull the arm it is the probability given that they did.
+    pulled = jnp.where(jnp.all(contrast.pulled), 1, jnp.mean(weight))
+    root = jnp.sqrt(jnp.asarray(weight.shape[0], weight.dtype))
+    figures = (jnp.mean(below), jnp.mean(above), jnp.std(below) / root, jnp.std(above) / root)
+    return Tails(*(figure / pulled for figure in figures))
+
+
+def _weights(contrast: Contrast, at: Float[Array, ""]) -> Float[Array, " paths"]:
+    """The density of the paths at means on which the contrast is `at`, over that at the anchors."""
+    variance = jnp.broadcast_to(jnp.square(contrast.stderr), contrast.nuisance.shape)
+    means = constrained(contrast.family, contrast.nuisance, variance, contrast.weights, at)
+    data = (contrast.centre, contrast.paths.count, contrast.residual, contrast.reward)
+    used = (contrast.weights != 0)[None]
+
+    def add(total: Array, mean: Float[Array, " arms"]) -> tuple[Array, None]:
+        return jnp.logaddexp(total, jnp.sum(jnp.where(used, log_ratio(contrast.family, mean, *data), 0), axis=1)), None
+
+    nothing = jnp.full_like(contrast.log_mixture, -jnp.inf)
+    total, _ = jax.lax.scan(add, nothing, means)
+    log_number = jnp.log(jnp.asarray(means.shape[0], total.dtype))
+    return jnp.where(contrast.pulled, jnp.exp(total - log_number - contrast.log_mixture), 0)
+
+
+def find_lower(contrast: Contrast, chance: Float[Array, ""]) -> Float[Array, ""]:
+    """The least value at which the tail above the observed statistic has this chance."""
+    return bracket(lambda at: tails(contrast, at).above, chance, _far(contrast, -1), _start(contrast), halvings=HALVINGS)
+
+
+def find_upper(contrast: Contrast, chance: Float[Array, ""]) -> Float[Array, ""]:
+    """The largest value at which the tail below the observed statistic has this chance."""
+    return bracket(lambda at: -tails(contrast, at).below, -chance, _start(contrast), _far(contrast, 1), halvings=HALVINGS)
+
+
+def find_median(contrast: Contrast, lower: Float[Array, ""], upper: Float[Array, ""]) -> Float[Array, ""]:
+    """The value between two ends at which the observed statistic is in the middle of its distribution."""
+
+    def lead(at: Array) -> Array:
+        found = tails(contrast, at)
+        return found.above - found.below
+
+    return bracket(lead, 0.0, lower, upper, halvings=HALVINGS)
+
+
+def _start(contrast: Contrast) -> Float[Array, ""]:
+    return jnp.clip(contrast.estimate, contrast.low, contrast.high)
+
+
+def _far(contrast: Contrast, side: int) -> Float[Array, ""]:
+    return jnp.clip(contrast.estimate + side * FARTHEST * contrast.scale, contrast.low, contrast.high)
+
+
+def p_value(contrast: Contrast, null: Float[Array, ""]) -> Float[Array, ""]:
+    """Two-sided: twice the tail on the side of the observed statistic, and not below what so many paths can tell apart."""
+    observed = statistic(contrast.family, contrast.observed, contrast.weights, null)[0]
+    found = tails(contrast, null)
+    tail = jnp.where(observed > 0, found.above, found.below)
+    least = 1 / contrast.log_mixture.shape[0]
+    return jnp.minimum(1, 2 * jnp.where(tail > 0, tail, least))
