@@ -29,6 +29,7 @@ FLOW = [
     "bias",
     "likelihood",
     "estimators",
+    "evaluation",
     "policy_fit",
     "logs",
     "analysis",

@@ -60,7 +60,7 @@ def simulate(
 ) -> None:
     """Measure the bias of the sample means under a policy."""
     logged = _count_logged(out, log_trials, trials)
-    problem = _build_problem(policy, given, family, sigma, mean)
+    problem = build_problem(policy, given, family, sigma, mean)
     use_cache()
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
     sizes = batch_size[0] if batch_size and len(batch_size) == 1 else batch_size or None
@@ -126,7 +126,7 @@ def _count_logged(out: Path | None, log_trials: int | None, trials: int) -> int:
     return min(LOG_TRIALS, trials) if log_trials is None else log_trials
 
 
-def _build_problem(
+def build_problem(
     policy: PolicyName, given: dict[str, Any], family: FamilyName | None, sigma: Numbers, mean: list[float]
 ) -> tuple[Any, Any, list[float]]:
     """The policy, the family and the means."""

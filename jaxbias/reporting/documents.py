@@ -9,6 +9,7 @@ from jaxbias._core.errors import NameOf
 if TYPE_CHECKING:
     from jaxbias.analysis.findings import Analysis
     from jaxbias.bias.measured import BiasSummary
+    from jaxbias.evaluation import Evaluation
     from jaxbias.policy_fit.check import PolicyFit
 
 
@@ -32,6 +33,17 @@ def _plain(value: Any) -> Any:
 def bias_document(summary: "BiasSummary") -> dict[str, Any]:
     """The figures of a summary by name."""
     return {name: value for name, value in summary._asdict().items() if value is not None}
+
+
+def evaluation_document(evaluation: "Evaluation", name_of: NameOf = str) -> dict[str, Any]:
+    """The figures of every method by name."""
+    return {
+        "methods": {name: figures._asdict() for name, figures in evaluation.methods.items()},
+        "not_applicable": {name: why.describe(name_of) for name, why in evaluation.reasons.items()},
+        "pulls": evaluation.pulls,
+        "trials": evaluation.num_trials,
+        "level": evaluation.level,
+    }
 
 
 def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, Any]:

@@ -23,11 +23,11 @@ def printable(console: Console, text: str) -> str:
     return text.translate(ASCII) if console.options.ascii_only else text
 
 
-def make_table(title: str, *columns: str, left: tuple[int, ...] = ()) -> Table:
-    """A table with numbers on the right, and words on the left in the columns of these places."""
+def make_table(title: str, *columns: str, left: tuple[int, ...] = (), whole: tuple[int, ...] = ()) -> Table:
+    """A table with numbers on the right, and words on the left in the columns of these places; `whole` columns are not cut."""
     table = Table(title=title, title_justify="left")
     for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place in left else "right")
+        table.add_column(column, justify="left" if place in left else "right", no_wrap=place in whole or None)
     return table
 
 

@@ -64,7 +64,7 @@ def test_unknown_sigma_with_fixed_arms_is_students():
 
 def mid_p_interval(below, value, low, high):
     """The two means at which P(sum < observed) + P(sum = observed) / 2 is 97.5% and 2.5%."""
-    return [optimize.brentq(lambda mean: below(value, mean) - goal, low, high) for goal in (0.975, 0.025)]
+    return [optimize.brentq(lambda mean, goal=goal: below(value, mean) - goal, low, high) for goal in (0.975, 0.025)]
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "poisson", "exponential"])
@@ -219,7 +219,8 @@ def test_coverage_is_what_it_says(name):
     found = jb.test_inversion(KEY, history, policy, assumed, num_paths=1024, **ending)
     true = np.asarray(mean)
     below, above = np.mean(true < found.lower), np.mean(true > found.upper)
-    # Four standard errors of a share of 95% of so many intervals, those of one log taken for independent; discrete ones cover more.
+    # Four standard errors of a share of 95% of so many intervals, those of one log taken for independent. Discrete ones cover
+    # a little more.
     error = np.sqrt(0.05 * 0.95 / (logs * len(mean)))
     assert 0.95 - 4 * error < 1 - below - above < 0.95 + max(4 * error, 0.03)
     naive = jb.sample_mean(history, assumed)

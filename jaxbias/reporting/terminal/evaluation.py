@@ -1,0 +1,41 @@
+"""What `jaxbias evaluate` prints."""
+
+from typing import TYPE_CHECKING
+
+from jaxbias.reporting.formatting import count, figure, given, level, percent
+from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+
+if TYPE_CHECKING:
+    from jaxbias.evaluation import Evaluation
+
+MISSES = "interval too low, too high"
+AVERAGES = ("average_bias", "rms_bias", "average_mse", "average_width")
+
+
+def print_evaluation(evaluation: "Evaluation", reasons: dict[str, str]) -> None:
+    """Prints the averages over arms of each method, then the figures of every arm, and which methods do not apply."""
+    console = make_console()
+    coverage = f"coverage of {level(evaluation.level)}"
+    headers = ("method", "bias", "root mean square bias", "MSE", "width", coverage)
+    table = make_table("Averages over arms", *headers, left=(0,), whole=(0,))
+    for name, figures in evaluation.methods.items():
+        averages = (figure(getattr(figures, one), getattr(figures, f"{one}_stderr")) for one in AVERAGES)
+        covered = _percent(figures.average_coverage, figures.average_coverage_stderr)
+        add_row(console, table, name, *averages, covered)
+    console.print(table)
+    arms = make_table("Every arm", "method", "arm", "mean", "bias", "MSE", coverage, MISSES, left=(0,), whole=(0,))
+    for name, figures in evaluation.methods.items():
+        for arm, mean in enumerate(evaluation.mean):
+            two = (figure(getattr(figures, one)[arm], getattr(figures, f"{one}_stderr")[arm]) for one in ("bias", "mse"))
+            covered = _percent(figures.coverage[arm], figures.coverage_stderr[arm])
+            missed = f"{percent(figures.too_low[arm])}, {percent(figures.too_high[arm])}"
+            add_row(console, arms, name if arm == 0 else "", str(arm), given(float(mean)), *two, covered, missed)
+        arms.add_section()
+    console.print(arms)
+    say(console, f"{count(evaluation.num_trials)} simulated logs; \N{PLUS-MINUS SIGN} is the Monte Carlo standard error.")
+    for name, reason in reasons.items():
+        say(console, f"{name} does not apply: {reason}")
+
+
+def _percent(share: float, stderr: float) -> str:
+    return figure(100 * share, 100 * stderr, unit="%")

@@ -1,0 +1,71 @@
+"""Evaluation: its figures are those of the estimates, and known truths come out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxbias as jb
+from jaxbias.estimators.estimate import Estimate, Status
+from jaxbias.evaluation.figures import summarise_estimates
+
+KEY = jax.random.key(0)
+PROBLEM = (jb.Greedy(), jb.Normal(sigma=1.0), [1.0, 0.75], 16)
+
+
+def test_figures_by_hand():
+    estimate = Estimate(
+        method="sample_mean",
+        mean=np.array([[1.0, 0.0], [3.0, np.nan], [2.0, 1.0]]),
+        stderr=np.ones((3, 2)),
+        lower=np.array([[0.0, -1.0], [2.5, np.nan], [1.0, 0.5]]),
+        upper=np.array([[1.5, 1.0], [4.0, np.nan], [3.0, 1.5]]),
+        status=np.array([[0, 0], [0, int(Status.NEVER_PULLED)], [0, 0]]),
+        diagnostics={},
+    )
+    pulls = np.array([[1, 3], [2, 0], [3, 1]])
+    found = summarise_estimates(estimate, np.array([2.0, 0.25]), pulls)
+    np.testing.assert_allclose(found.bias, [0.0, 0.25])
+    np.testing.assert_allclose(found.mse, [2 / 3, (0.25**2 + 0.75**2) / 2])
+    np.testing.assert_allclose(found.coverage, [1 / 3, 0.5])
+    np.testing.assert_allclose(found.too_low, [1 / 3, 0])
+    np.testing.assert_allclose(found.too_high, [1 / 3, 0.5])
+    np.testing.assert_allclose(found.usable, [1, 2 / 3])
+    np.testing.assert_allclose(found.bias_stderr, [1 / np.sqrt(3), 0.5])
+    np.testing.assert_allclose(found.rms_bias, np.sqrt(0.25**2 / 2))
+    np.testing.assert_allclose(found.average_bias, np.mean([(-1 - 0.25) / 2, 1.0, 0.75 / 2]))
+    # Least pulls: arm 0 of the first log, and arm 1 of the second, which has no figure.
+    np.testing.assert_allclose(found.rmse_by_pulls, [1.0, np.sqrt((1 + 0.75**2) / 2), np.sqrt(0.25**2 / 2)])
+
+
+def test_the_sample_mean_has_the_bias_that_is_measured():
+    found = jb.evaluate(KEY, *PROBLEM, methods=["sample_mean", "data_splitting"], num_trials=2000)
+    measured = jb.measure_bias(jax.random.key(1), *PROBLEM, num_trials=100_000)
+    for name in ("bias", "mse"):
+        ours, stderr = (getattr(found.methods["sample_mean"], f"{name}{end}") for end in ("", "_stderr"))
+        assert np.all(np.abs(ours - getattr(measured, name)) < 4 * stderr)
+    split = found.methods["data_splitting"]
+    assert np.all(np.abs(split.bias) < 4 * split.bias_stderr)
+    assert np.all(np.abs(split.coverage - 0.95) < 4 * split.coverage_stderr)
+    many, few = found.methods["sample_mean"].rmse_by_pulls[[2, 0]]
+    assert many < few  # an arm that was pulled often is known better
+
+
+def test_functions_of_ones_own_a_frame_and_a_table():
+    own = {"half": lambda key, history, policy, family: jb.sample_mean(history, family, level=0.5)}
+    found = jb.evaluate(KEY, *PROBLEM, methods=own, num_trials=200)
+    assert np.all(np.abs(found.methods["half"].coverage - 0.5) < 0.15)
+    assert list(found.to_frame()["arm"]) == [0, 1]
+    assert "half" in str(found)
+    with pytest.raises(jb.ArgumentError, match="num_trials"):
+        jb.evaluate(KEY, *PROBLEM, num_trials=1)
+    with pytest.raises(jb.ArgumentError, match="choose from"):
+        jb.evaluate(KEY, *PROBLEM, methods=["nonsense"])
+
+
+def test_what_the_estimators_are_told_may_differ_and_reasons_are_kept():
+    options = dict(methods=["sample_mean", "conditional_mle"], num_trials=50, assumed=jb.Normal(sigma=None))
+    found = jb.evaluate(KEY, *PROBLEM, **options)
+    assert list(found.methods) == ["sample_mean"]
+    assert found.reasons["conditional_mle"].argument == "policy"
+    assert jnp.isfinite(found.methods["sample_mean"].width).all()
