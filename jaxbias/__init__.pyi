@@ -10,7 +10,6 @@ from ._core.devices import use_all_cores as use_all_cores
 from ._core.errors import ArgumentError as ArgumentError
 from .analysis.debiasing import debias as debias
 from .bias import measure_bias as measure_bias
-from .estimators.adaptive_weighting import adaptive_weighting as adaptive_weighting
 from .estimators.batched_ols import batched_ols as batched_ols
 from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
@@ -20,8 +19,9 @@ from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status
 from .estimators.mean_matching import mean_matching as mean_matching
-from .estimators.propensity_weighting import propensity_weighting as propensity_weighting
 from .estimators.sample_mean import sample_mean as sample_mean
+from .estimators.weighting.adaptive_weighting import adaptive_weighting as adaptive_weighting
+from .estimators.weighting.propensity_weighting import propensity_weighting as propensity_weighting
 from .history import History as History
 from .logs import read_log as read_log
 from .policies import UCB1 as UCB1

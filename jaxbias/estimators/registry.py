@@ -96,7 +96,7 @@ _ALL = (
     ),
     Method(
         name="propensity_weighting",
-        module="jaxbias.estimators.propensity_weighting",
+        module="jaxbias.estimators.weighting.propensity_weighting",
         summary="each reward over the probability of its arm, with weights that sum to one; noisy",
         needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
         takes=("history", "policy", "family", "propensities", "level"),
@@ -104,7 +104,7 @@ _ALL = (
     ),
     Method(
         name="adaptive_weighting",
-        module="jaxbias.estimators.adaptive_weighting",
+        module="jaxbias.estimators.weighting.adaptive_weighting",
         summary="augmented weighting of Hadad et al. (2021)",
         needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
         takes=("history", "policy", "family", "level"),
