@@ -54,9 +54,15 @@ def damp(move: Float[Array, " n"], length: Float[Array, ""], longest: float) -> 
 
 
 def bracket(
-    function: Callable[[Array], Array], goal: float | Array, low: Float[Array, "*shape"], high: Float[Array, "*shape"]
+    function: Callable[[Array], Array],
+    goal: float | Array,
+    low: Float[Array, "*shape"],
+    high: Float[Array, "*shape"],
+    halvings: int | None = None,
 ) -> Float[Array, "*shape"]:
     """Where an increasing function is `goal` between two ends, each element on its own.
+
+    To the last digit, or by so many halvings.
 
     >>> import jax.numpy as jnp
     >>> round(float(bracket(jnp.square, 2.0, jnp.zeros(()), 2 * jnp.ones(()))), 4)
@@ -69,7 +75,7 @@ def bracket(
         below = function(middle) < goal
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    low, high = jax.lax.fori_loop(0, HALVINGS[jnp.dtype(low.dtype)], halve, (low, high))
+    low, high = jax.lax.fori_loop(0, halvings or HALVINGS[jnp.dtype(low.dtype)], halve, (low, high))
     return (low + high) / 2
 
 

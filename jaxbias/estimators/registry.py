@@ -134,6 +134,14 @@ _ALL = (
         preference=1,
     ),
     Method(
+        name="shrinkage",
+        module="jaxbias.estimators.shrinkage",
+        summary="empirical Bayes: the sample means drawn towards each other; the least error, with a bias of both signs",
+        needs=frozenset({Need.FAMILY}),
+        takes=("history", "family", "level"),
+        knows_stopping=True,  # the likelihood of an adaptive log is the plain one, with a rule too
+    ),
+    Method(
         name="batched_ols",
         module="jaxbias.estimators.batched_ols",
         summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
