@@ -11,6 +11,7 @@ from ._core.errors import ArgumentError as ArgumentError
 from .analysis.debiasing import debias as debias
 from .bias import measure_bias as measure_bias
 from .estimators.batched_ols import batched_ols as batched_ols
+from .estimators.bias_corrected import bias_corrected as bias_corrected
 from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
 from .estimators.conditional_mle import conditional_mle as conditional_mle

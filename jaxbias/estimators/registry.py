@@ -142,6 +142,16 @@ _ALL = (
         knows_stopping=True,  # the likelihood of an adaptive log is the plain one, with a rule too
     ),
     Method(
+        name="bias_corrected",
+        module="jaxbias.estimators.bias_corrected",
+        summary="shrinkage less its bias, which is simulated at the estimate; little bias and little error",
+        needs=frozenset({Need.POLICY, Need.FAMILY}),
+        takes=("key", "history", "policy", "family", "level", "num_paths", "stop", "num_steps"),
+        cost=Cost.SIMULATION,
+        knows_stopping=True,
+        corrects=True,
+    ),
+    Method(
         name="batched_ols",
         module="jaxbias.estimators.batched_ols",
         summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
