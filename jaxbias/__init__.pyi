@@ -10,8 +10,8 @@ from ._core.devices import use_all_cores as use_all_cores
 from ._core.errors import ArgumentError as ArgumentError
 from .analysis.debiasing import debias as debias
 from .bias import measure_bias as measure_bias
-from .estimators.adaptive_weighting import adaptive_weighting as adaptive_weighting
 from .estimators.batched_ols import batched_ols as batched_ols
+from .estimators.bias_corrected import bias_corrected as bias_corrected
 from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
 from .estimators.conditional_mle import conditional_mle as conditional_mle
@@ -21,8 +21,10 @@ from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status
 from .estimators.inversion import test_inversion as test_inversion
 from .estimators.mean_matching import mean_matching as mean_matching
-from .estimators.propensity_weighting import propensity_weighting as propensity_weighting
 from .estimators.sample_mean import sample_mean as sample_mean
+from .estimators.shrinkage import shrinkage as shrinkage
+from .estimators.weighting.adaptive_weighting import adaptive_weighting as adaptive_weighting
+from .estimators.weighting.propensity_weighting import propensity_weighting as propensity_weighting
 from .evaluation import evaluate as evaluate
 from .history import History as History
 from .logs import read_log as read_log

@@ -62,6 +62,8 @@ def bracket(
 ) -> Float[Array, "*shape"]:
     """Where an increasing function is `goal` between two ends, each element on its own; to the last digit, or so many halvings.
 
+    To the last digit, or by so many halvings.
+
     >>> import jax.numpy as jnp
     >>> round(float(bracket(jnp.square, 2.0, jnp.zeros(()), 2 * jnp.ones(()))), 4)
     1.4142

@@ -96,7 +96,7 @@ _ALL = (
     ),
     Method(
         name="propensity_weighting",
-        module="jaxbias.estimators.propensity_weighting",
+        module="jaxbias.estimators.weighting.propensity_weighting",
         summary="each reward over the probability of its arm, with weights that sum to one; noisy",
         needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
         takes=("history", "policy", "family", "propensities", "level"),
@@ -104,7 +104,7 @@ _ALL = (
     ),
     Method(
         name="adaptive_weighting",
-        module="jaxbias.estimators.adaptive_weighting",
+        module="jaxbias.estimators.weighting.adaptive_weighting",
         summary="augmented weighting of Hadad et al. (2021)",
         needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
         takes=("history", "policy", "family", "level"),
@@ -143,6 +143,24 @@ _ALL = (
         knows_stopping=True,
         corrects=True,
         preference=5,
+    ),
+    Method(
+        name="shrinkage",
+        module="jaxbias.estimators.shrinkage",
+        summary="empirical Bayes: the sample means drawn towards each other; the least error, with a bias of both signs",
+        needs=frozenset({Need.FAMILY}),
+        takes=("history", "family", "level"),
+        knows_stopping=True,  # the likelihood of an adaptive log is the plain one, with a rule too
+    ),
+    Method(
+        name="bias_corrected",
+        module="jaxbias.estimators.bias_corrected",
+        summary="shrinkage less its bias, which is simulated at the estimate; little bias and little error",
+        needs=frozenset({Need.POLICY, Need.FAMILY}),
+        takes=("key", "history", "policy", "family", "level", "num_paths", "stop", "num_steps"),
+        cost=Cost.SIMULATION,
+        knows_stopping=True,
+        corrects=True,
     ),
     Method(
         name="batched_ols",

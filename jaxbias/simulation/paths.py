@@ -103,6 +103,7 @@ class Paths(NamedTuple):
     score: Float[Array, "paths arms"]
     pulls: Int[Array, "paths arms"]
     squares: Float[Array, "paths arms"] | None = None  # as `Squared` keeps them
+    history: History | None = None  # every step of every path
 
     @property
     def pulled(self) -> Bool[Array, "paths arms"]:
@@ -111,24 +112,30 @@ class Paths(NamedTuple):
 
 
 def simulate_paths(
-    words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design, squares: bool = False
+    words: Array,
+    policy: Policy,
+    family: Family,
+    mean: Float[Array, " arms"],
+    design: Design,
+    squares: bool = False,
+    steps: bool = False,
 ) -> Paths:
-    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards."""
+    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards and all steps."""
     completed, squared = complete_family(family), None
     problem = Problem(policy=complete_policy(policy), family=completed, mean=mean, stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
     if completed.has_variance and squares:
         sigma = jnp.sqrt(completed.variance(mean))
         problem = problem._replace(policy=Squared(policy=problem.policy, mean=mean, sigma=sigma))
-        (_, squared), statistics = _follow(problem, words, design)
+        (_, squared), statistics, history = _follow(problem, words, design, steps)
     elif not completed.has_variance:
         problem = problem._replace(policy=Scored(policy=problem.policy, family=family, mean=mean))
-        (_, score), statistics = _follow(problem, words, design)
-        return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls)
+        (_, score), statistics, history = _follow(problem, words, design, steps)
+        return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls, history=history)
     else:
-        _, statistics = _follow(problem, words, design)
+        _, statistics, history = _follow(problem, words, design, steps)
     score = (statistics.total - statistics.pulls.astype(mean.dtype) * mean[None]) / completed.variance(mean)[None]
-    return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls, squares=squared)
+    return Paths(sample_means=statistics.mean, score=score, pulls=statistics.pulls, squares=squared, history=history)
 
 
 class PathSums(NamedTuple):
@@ -151,22 +158,39 @@ def simulate_sums(
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=means[0], stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
     if squares_around is None:
-        _, statistics = _follow(problem, words, design, means)
+        _, statistics, _ = _follow(problem, words, design, means=means)
         return PathSums(pulls=statistics.pulls, total=statistics.total)
     sigma = jnp.sqrt(problem.family.variance(squares_around))
     problem = problem._replace(policy=Squared(policy=problem.policy, mean=squares_around, sigma=sigma))
-    (_, squares), statistics = _follow(problem, words, design, means)
+    (_, squares), statistics, _ = _follow(problem, words, design, means=means)
     return PathSums(pulls=statistics.pulls, total=statistics.total, squares=squares)
 
 
 def _follow(
-    problem: Problem, words: Array, design: Design, means: Float[Array, "paths arms"] | None = None
-) -> tuple[Any, ArmStatistics]:
-    """Paths of a design: their states at the end, and what each arm has."""
+    problem: Problem,
+    words: Array,
+    design: Design,
+    record: bool = False,
+    means: Float[Array, "paths arms"] | None = None,
+) -> tuple[Any, ArmStatistics, History | None]:
+    """Paths of a design: their states at the end, what each arm has, and all steps if they are to be recorded."""
     steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
     start = start_trials(problem, design.batching, words.shape[-1])
-    progress, _ = run_trials(problem, words, start, steps, emit=lambda *_: None, means=means)
-    return progress.state, statistics_of(progress)
+    emit = (lambda _, outcome: (outcome.arm, outcome.reward)) if record else lambda *_: None
+    progress, recorded = run_trials(problem, words, start, steps, emit=emit, means=means)
+    if not record:
+        return progress.state, statistics_of(progress), None
+    arms, rewards = (leaf.T for leaf in recorded)
+    history = History(
+        arms=arms,
+        rewards=rewards,
+        num_arms=problem.mean.shape[0],
+        forced=jnp.broadcast_to(design.forced, arms.shape),
+        lengths=progress.length,
+        batch_sizes=design.batching.batch_sizes,
+        allocation=design.batching.allocation,
+    )
+    return progress.state, statistics_of(progress), history
 
 
 def average_pulled(paths: Paths) -> tuple[Float[Array, " arms"], Float[Array, "paths arms"], Float[Array, " arms"]]:

@@ -12,7 +12,7 @@ from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
-from jaxbias.estimators.propensities import chosen_probabilities
+from jaxbias.estimators.weighting.propensities import chosen_probabilities
 from jaxbias.history import History, check_whole, count
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family

@@ -12,7 +12,7 @@ from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, Status, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
-from jaxbias.estimators.propensities import all_probabilities
+from jaxbias.estimators.weighting.propensities import all_probabilities
 from jaxbias.history import History, by_trial, check_whole
 from jaxbias.likelihood import statistics_before
 from jaxbias.policies import Policy

@@ -1,0 +1,101 @@
+"""Arms' means with a conjugate prior, and Bernoulli, Poisson or Exponential rewards.
+
+The prior of an arm's mean has the mean m and is worth M pulls (`conjugate.py`). Its marginal likelihood is in closed form. M has
+the uniform shrinkage prior: M / (M + n) is uniform on (0, 1), with n the harmonic mean of the pulls, as in `normal.py`, where
+M = sigma^2 / A. m has Jeffreys' prior, 1 / sqrt(variance of a reward at m), which is flat for Normal rewards. What is left is an
+integral over log M, and for each M one over the log-odds or the logarithm of m.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxbias.estimators.conjugate import (
+    from_line,
+    log_evidence,
+    log_likelihood,
+    posterior_cdf,
+    posterior_variance,
+    to_line,
+)
+from jaxbias.estimators.shrinkage.posterior import Posterior, Summary, log_grid, normalise
+from jaxbias.rewards import BaseFamily, Bernoulli, Exponential
+
+REACH = 12  # of the grid beyond the scales of the problem, in log M: what is left out has a weight of e^-12
+FEW_NODES, NODES_BY_ROOT_ARM = 48, 16  # of log M; as in `normal.py`, on a grid of half the length in units of its width
+CENTRE_NODES = 21  # of m, for each M
+CENTRE_REACH = 6.0  # standard deviations on both sides of it
+WIDEST = 2.0  # standard deviation of m on the line, where the log says little of it
+LINE_REACH = 25.0  # of the bracket of a quantile on the line, beyond the estimate
+
+
+def conjugate_posterior(family: BaseFamily, summary: Summary) -> Posterior:
+    """The posterior of one trial; an arm without a pull says nothing, and nothing is said of it."""
+    pulls, total = summary.pulls, summary.pulls * summary.mean
+    pulled = pulls > 0
+    number = jnp.maximum(jnp.sum(pulled), 1).astype(pulls.dtype)
+    typical = number / jnp.maximum(jnp.sum(jnp.where(pulled, 1 / jnp.maximum(pulls, 1), 0)), jnp.finfo(pulls.dtype).tiny)
+    size = max(FEW_NODES, math.ceil(NODES_BY_ROOT_ARM * math.sqrt(pulls.shape[0])))
+    place = log_grid(-REACH - jnp.log(jnp.maximum(typical, 1)), jnp.full_like(typical, REACH), size)
+    worth = typical * jnp.exp(place)  # M at each node
+    prior = place - 2 * jnp.log1p(jnp.exp(place))  # the uniform shrinkage prior, as a density of log M
+
+    def given(worth: Float[Array, ""]) -> tuple[Array, Array]:
+        """The grid of m at one M, and the logarithm of the density there, in units of the spacing."""
+        line, spacing = _centre_grid(family, pulls, total, worth)
+        centre = from_line(family, line)
+        arms = (centre[:, None], worth, pulls[None], total[None])
+        likelihood = log_evidence(family, *arms) + log_likelihood(family, centre[:, None], pulls[None], total[None])
+        jeffreys = 0 if isinstance(family, Exponential) else jnp.log(family.variance(centre)) / 2  # as a density on the line
+        return centre, jnp.sum(jnp.where(pulled[None], likelihood, 0), axis=1) + jeffreys + jnp.log(spacing)
+
+    centre, log_weight = jax.vmap(given)(worth)
+    log_weight = (log_weight + prior[:, None]).ravel()
+    centre, worth = centre.ravel(), jnp.repeat(worth, CENTRE_NODES)
+    return _mixture(family, pulls, total, centre, worth, log_weight)
+
+
+def _mixture(family: BaseFamily, pulls: Any, total: Any, centre: Any, worth: Any, log_weight: Any) -> Posterior:
+    after = worth[:, None] + pulls[None]
+    mean = (worth * centre)[:, None] / after + total[None] / after
+    weight = normalise(log_weight)
+    middle = to_line(family, jnp.tensordot(weight, mean, 1))
+    return Posterior(
+        weight=weight,
+        mean=mean,
+        variance=posterior_variance(family, mean, after),
+        kept=pulls[None] / after,
+        centre=centre,
+        line=(middle - LINE_REACH, middle + LINE_REACH),
+        from_line=lambda place: from_line(family, place),
+        cdf=lambda at: posterior_cdf(family, at[None], mean, after),
+    )
+
+
+def _centre_grid(
+    family: BaseFamily, pulls: Float[Array, " arms"], total: Float[Array, " arms"], worth: Float[Array, ""]
+) -> tuple[Float[Array, " nodes"], Float[Array, ""]]:
+    """Nodes of m on the line around its estimate given M, a few standard deviations to both sides; and their spacing.
+
+    The sample mean of an arm varies by variance(m) (1 / pulls + 1 / M), about. Half a success is added, so that no estimate is at
+    the end of the range.
+    """
+    precision = worth / (worth + pulls)  # of each pull
+    known = jnp.sum(precision * pulls)
+    successes = jnp.sum(precision * total)
+    if isinstance(family, Bernoulli):
+        centre = (successes + 0.5) / (known + 1)
+        information = known * centre * (1 - centre)
+    elif isinstance(family, Exponential):
+        centre = successes / jnp.maximum(known, jnp.finfo(known.dtype).tiny)
+        information = known
+    else:
+        centre = successes / jnp.maximum(known, jnp.finfo(known.dtype).tiny) + 0.5 / jnp.maximum(jnp.sum(pulls), 1)
+        information = known * centre
+    half = CENTRE_REACH / jnp.sqrt(information + 1 / WIDEST**2)
+    line = jax.lax.stop_gradient(to_line(family, centre))
+    half = jax.lax.stop_gradient(half)
+    return line + half * jnp.linspace(-1, 1, CENTRE_NODES, dtype=half.dtype), 2 * half / (CENTRE_NODES - 1)

@@ -1,0 +1,1 @@
+"""Rewards weighted by the policy's probabilities: propensity weighting and adaptive weighting."""
