@@ -185,18 +185,19 @@ def _cmle_given_draws(key: Any, policy: Any, experiment: Experiment, trials: int
 
 
 def _paper_cmle(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    return summarise(_conditional(key, policy, experiment, trials, solver="contrastive_divergence"), experiment.mean)
+    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence.paper())
+    return summarise(_conditional(key, policy, experiment, trials, **options), experiment.mean)
 
 
 def _paper_cmle_given_draws(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     """The appendix on Thompson sampling takes 3,000 steps."""
-    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence(num_iterations=3000), given_draws=True)
+    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence.paper(num_iterations=3000), given_draws=True)
     return summarise(_conditional(key, policy, experiment, trials, **options), experiment.mean)
 
 
 def _paper_cmle_path(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     """The bias of each arm after each iteration of the paper's algorithm."""
-    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence(keep_iterates=True))
+    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence.paper(keep_iterates=True))
     path = np.asarray(_conditional(key, policy, experiment, trials, **options).diagnostics["iterates"], np.float64)
     error = path - np.asarray(experiment.mean)
     return {"bias": (error.mean(axis=0), error.std(axis=0, ddof=1) / np.sqrt(trials))}

@@ -13,7 +13,7 @@ import jaxbias as jb
 
 MEAN = [1.0, 0.75, 0.5]
 NOISY, FAMILY = jb.Greedy(tau=1.0), jb.Normal()
-DIVERGENCE = jb.ContrastiveDivergence(kernel="random_walk", num_iterations=5, tail=3)
+DIVERGENCE = jb.ContrastiveDivergence.paper(kernel="random_walk", num_iterations=5, tail=3)
 
 
 class Own:

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from jaxbias.estimators.conditional_mle.markov_chains import ChainInfo, Sampler, chain_diagnostics, sample_chain
+from jaxbias.estimators.conditional_mle.chain_diagnostics import chain_diagnostics
+from jaxbias.estimators.conditional_mle.markov_chains import ChainInfo, Sampler, sample_chain
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples
 from jaxbias.likelihood import choice_log_probs, log_prob_of_choices, reward_log_prob
@@ -72,6 +73,7 @@ def sample_chains(
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
     total, last, info = jax.vmap(run)(keys, chains.rewards)
     diagnostics = chain_diagnostics(jnp.moveaxis(total, 1, 2))
+    assert info.nan_energies is not None
     summary = ChainSummary(
         effective_sample_size=jnp.min(diagnostics.effective_sample_size),
         r_hat=jnp.max(diagnostics.r_hat),

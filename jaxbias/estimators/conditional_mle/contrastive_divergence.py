@@ -1,10 +1,14 @@
-"""The conditional maximum likelihood by contrastive divergence: the paper's Algorithm 2, for one trial.
+"""The conditional maximum likelihood by contrastive divergence (the paper's Algorithm 2), for one trial.
 
-    mean <- mean + rate * (score at the data - average score at samples of the rewards given the arms)
+    mean <- mean + rate * inverse information * (score at the data - average score at samples of the rewards given the arms)
 
-The score is the gradient of the family's log-likelihood in the means: the policy's term does not depend on them. The samples
-are a few Metropolis transitions from the data, too few to forget where they began, so that with the paper's settings the iterates
-stop short of the maximum; a persistent chain and a falling rate reach it. The paper does not say how its chain proposes. One
+The score is the gradient of the log-density of the rewards and the arms in the means. The samples are those of Markov chains. By
+default these are NumPyro's, several, and go on where they were: with a rate that falls and the average of the last iterates
+(Polyak and Juditsky 1992) this reaches the maximum, up to a Monte Carlo error that the chains themselves measure. The
+information is the covariance of the scores at the samples; with it one rate suits every arm and every log.
+
+`ContrastiveDivergence.paper()` is the algorithm as the paper runs it: one chain, restarted at the data in each iteration, too
+short to forget where it began, so that the iterates stop short of the maximum. The paper does not say how its chain proposes. One
 reward at a time gives its printed figures in all twelve cells of its Tables 2 and 3; all rewards at once has too large an MSE in
 four of them, by 8 to 13 points.
 """
@@ -17,8 +21,17 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from jaxbias._core.search import damp
 from jaxbias._core.settings import COUNT, POSITIVE, PROBABILITY, one_of, setting
-from jaxbias.estimators.conditional_mle.markov_chains import TARGETS, ChainInfo, Sampler, first_step_size, sample_chain
+from jaxbias.estimators.conditional_mle.markov_chains import (
+    RANDOM_WALKS,
+    TARGETS,
+    ChainInfo,
+    Sampler,
+    continue_chain,
+    first_step_size,
+    sample_chain,
+)
 from jaxbias.history import count
 from jaxbias.likelihood import Seen, trial_log_density
 from jaxbias.policies import Policy
@@ -26,40 +39,71 @@ from jaxbias.rewards import Family, at_arm
 
 # Acceptance outside these makes the step larger or smaller: the paper's for random walks, around the best for the others.
 ACCEPTANCE = {"random_walk": (0.2, 0.5), "single_site": (0.2, 0.5), "mala": (0.4, 0.7), "hmc": (0.6, 0.9)}
-GROWTH, SHRINKAGE = (
-    1.1,
-    0.9,
-)  # of the step size after an iteration outside them: from 2.38 / sqrt(T), a few dozen iterations at most
+# Of the step size after an iteration outside them: from 2.38 / sqrt(T), a few dozen iterations at most.
+GROWTH, SHRINKAGE = 1.1, 0.9
+# Leapfrogs of HMC over steps^(1/4), as the step size that it settles at is near 1.5 / steps^(1/4). Together they go a third of a
+# turn around a Gaussian: from one sample to the next a sum changes to the other side of its mean, and averages are precise.
+LEAPFROGS = 1.3
+LONGEST_MOVE = 1.0  # in standard errors, before the rate: the information is only that of where the iterates are
+GUESS = 10  # iterations that the information of arms fixed in advance counts for, beside that of the samples
 
-PAPER_OPTIMISER = optax.sgd(0.01)  # made once, so that the defaults compile once
+# Each made once, so that it compiles once. Half a Newton step at first, to come near the maximum within the first 30 iterations;
+# then less, so that the noise of the samples moves the iterates by little, and the curvature of the likelihood adds no bias.
+FALLING = optax.sgd(optax.exponential_decay(0.5, transition_steps=100, decay_rate=0.1, end_value=0.05))
+PAPER_OPTIMISER = optax.sgd(0.01)
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContrastiveDivergence:
-    """How to run it; the defaults are the paper's. All of it is known before compilation.
+    """How to run it; the defaults reach the maximum, `paper()` is the paper's. All of it is known before compilation.
 
     Arguments:
         optimiser: any optax optimiser, with its learning rate or schedule. Make it once: another one compiles anew.
         num_iterations: rounds of the optimiser.
-        num_samples: transitions of the chain per iteration; the second half of them is averaged.
-        kernel: "random_walk", "single_site", "mala" or "hmc".
-        persistent: whether the chain goes on where it was; otherwise it restarts at the data in each iteration.
-        step_size: the chain's first step, in standard deviations of a reward; None for one that suits the number of rewards.
+        num_chains: chains that run beside each other.
+        num_samples: transitions of each chain per iteration. All of them are averaged; of a chain that restarts the second half.
+        kernel: "hmc" or "mala", NumPyro's, or "random_walk" (all rewards at once) or "single_site" (one at a time).
+        num_leapfrog: leapfrogs of one HMC transition; None for what suits the number of rewards.
+        persistent: whether the chains go on where they were; otherwise they restart at the data in each iteration.
+        precondition: whether the gradient is multiplied by the inverse information, so that a rate of 1 is a Newton step.
+        step_size: the chains' first step, in standard deviations of a reward; None for one that suits the number of rewards.
         acceptance: the step is adapted, iteration by iteration, to accept between these; None for what suits the kernel.
         tail: how many of the last iterates are averaged.
         keep_iterates: whether to return all iterates.
     """
 
-    optimiser: optax.GradientTransformation = PAPER_OPTIMISER
-    num_iterations: int = setting(default=600, allowed=COUNT)
-    num_samples: int = setting(default=30, allowed=COUNT)
-    kernel: str = setting(default="single_site", allowed=one_of(*TARGETS))
-    persistent: bool = False
+    optimiser: optax.GradientTransformation = FALLING
+    num_iterations: int = setting(default=100, allowed=COUNT)
+    num_chains: int = setting(default=16, allowed=COUNT)
+    num_samples: int = setting(default=1, allowed=COUNT)
+    kernel: str = setting(default="hmc", allowed=one_of(*TARGETS))
+    num_leapfrog: int | None = setting(default=None, allowed=COUNT)
+    persistent: bool = True
+    precondition: bool = True
     step_size: float | None = dataclasses.field(default=None, metadata={"allowed": POSITIVE})
     acceptance: tuple[float, float] | None = dataclasses.field(default=None, metadata={"allowed": PROBABILITY})
-    tail: int = setting(default=100, allowed=COUNT)
+    tail: int = setting(default=70, allowed=COUNT)
     keep_iterates: bool = False
+
+    @classmethod
+    def paper(cls, **changes: Any) -> "ContrastiveDivergence":
+        """As the paper runs it: 600 steps of size 0.01, each from 30 Metropolis transitions that restart at the data.
+
+        >>> ContrastiveDivergence.paper(keep_iterates=True).num_iterations
+        600
+        """
+        own: dict[str, Any] = dict(
+            optimiser=PAPER_OPTIMISER,
+            num_iterations=600,
+            num_chains=1,
+            num_samples=30,
+            kernel="single_site",
+            persistent=False,
+            precondition=False,
+            tail=100,
+        )
+        return cls(**(own | changes))
 
 
 class Fit(NamedTuple):
@@ -68,17 +112,29 @@ class Fit(NamedTuple):
     mean: Float[Array, " arms"]  # the average over the tail
     drift: Float[Array, " arms"]  # the second half of the tail minus the first: not small where it has not settled
     iterates: Float[Array, "rounds arms"] | None
+    monte_carlo_error: Float[Array, " arms"] | None  # of the mean, from how far the chains differ; None of one chain
+    covariance: Float[Array, "arms arms"] | None  # the inverse information at the samples of the tail; None of one chain
     acceptance: Float[Array, ""]  # over the tail
-    step_size: Float[Array, ""]  # of the chain, at the end
+    step_size: Float[Array, ""]  # of the chains, at the end
     divergences: Int[Array, ""]  # over all iterations, as the next
-    nan_energies: Int[Array, ""]
+    nan_energies: Int[Array, ""] | None
 
 
 class _Carry(NamedTuple):
     mean: Float[Array, " arms"]
     optimiser: Any
-    start: Float[Array, " steps"]
+    start: Float[Array, "chains steps"]
     step_size: Float[Array, ""]
+    information: Float[Array, "arms arms"]
+
+
+class _Round(NamedTuple):
+    """What is kept of an iteration: the iterate, each chain's average score, and their covariance."""
+
+    mean: Float[Array, "*rounds arms"]
+    scores: Float[Array, "*rounds chains arms"]
+    information: Float[Array, "*rounds arms arms"]
+    chains: ChainInfo
 
 
 def contrastive_divergence(
@@ -92,7 +148,7 @@ def contrastive_divergence(
     settings: ContrastiveDivergence,
     seen: Seen = None,
 ) -> Fit:
-    """Algorithm 2 from the sample means, for one trial; `vmap` it over keys, arms, rewards and forced for many.
+    """Contrastive divergence from the sample means, for one trial; `vmap` it over keys, arms, rewards and forced for many.
 
     >>> import jax, jaxbias as jb
     >>> log = jb.simulate(jax.random.key(0), jb.Greedy(tau=1.0), jb.Normal(), [1.0, 0.75], num_steps=8)
@@ -101,41 +157,78 @@ def contrastive_divergence(
     >>> contrastive_divergence(jax.random.key(1), *problem, settings).iterates.shape
     (20, 2)
     """
-    chosen = arms[:, None] == jnp.arange(num_arms, dtype=arms.dtype)[None]
-    scale = reward_scale(family, count(arms, rewards, num_arms).mean, arms)
 
-    def density(values: Float[Array, " steps"], mean: Float[Array, " arms"]) -> Float[Array, ""]:
+    def log_density(values: Float[Array, " steps"], mean: Float[Array, " arms"]) -> Float[Array, ""]:
         return trial_log_density(policy, family, mean, arms, values, forced, seen)
 
-    def gradient(mean: Float[Array, " arms"], samples: Float[Array, "samples steps"]) -> Float[Array, " arms"]:
-        by_step = step_scores(family, mean, arms, rewards) - jnp.mean(
-            jax.vmap(lambda sample: step_scores(family, mean, arms, sample))(samples), axis=0
-        )
-        return jnp.sum(jnp.where(chosen, by_step[:, None], 0), axis=0)
+    score = jax.grad(log_density, argnums=1)
+    start = count(arms, rewards, num_arms).mean
+    scale = reward_scale(family, start, arms)
 
-    def iterate(carry: _Carry, number: Int[Array, ""]) -> tuple[_Carry, tuple[Array, ChainInfo]]:
-        sampler = Sampler(kernel=settings.kernel, num_samples=settings.num_samples, num_warmup=0, step_size=carry.step_size)
-        start = carry.start if settings.persistent else rewards
-        samples, info = sample_chain(jax.random.fold_in(key, number), density, start, sampler, carry.mean, scale=scale)
-        ascent = gradient(carry.mean, samples[settings.num_samples // 2 :])
+    def iterate(carry: _Carry, number: Int[Array, ""]) -> tuple[_Carry, _Round]:
+        begin = carry.start if settings.persistent else jnp.broadcast_to(rewards, carry.start.shape)
+        sampler = _sampler(settings, rewards.shape[0], carry.step_size)
+        samples, info = _sample(jax.random.fold_in(key, number), log_density, begin, sampler, carry.mean, scale)
+        averaged = samples if settings.persistent else samples[:, settings.num_samples // 2 :]
+        scores = jax.vmap(jax.vmap(score, (0, None)), (0, None))(averaged, carry.mean)
+        ascent = score(rewards, carry.mean) - jnp.mean(scores, axis=(0, 1))
+        spread = _covariance(scores)
+        information = carry.information + (spread - carry.information) / (GUESS + 1 + number).astype(spread.dtype)
+        move = _newton_move(information, ascent) if settings.precondition else ascent
         with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction is a float to the power of an integer
-            updates, state = settings.optimiser.update(-ascent, carry.optimiser, carry.mean)
+            updates, state = settings.optimiser.update(-move, carry.optimiser, carry.mean)
         mean = jnp.asarray(optax.apply_updates(carry.mean, updates))
         step_size = adapt(settings, carry.step_size, info.acceptance)
-        return _Carry(mean=mean, optimiser=state, start=samples[-1], step_size=step_size), (mean, info)
+        after = _Carry(mean=mean, optimiser=state, start=samples[:, -1], step_size=step_size, information=information)
+        return after, _Round(mean=mean, scores=jnp.mean(scores, axis=1), information=spread, chains=info)
 
-    mean = count(arms, rewards, num_arms).mean
-    begin = _Carry(mean=mean, optimiser=settings.optimiser.init(mean), start=rewards, step_size=_first_step(settings, rewards))
-    end, (iterates, infos) = jax.lax.scan(iterate, begin, jnp.arange(settings.num_iterations))
-    return summarise(settings, iterates, infos, end.step_size)
+    begin = _Carry(
+        mean=start,
+        optimiser=settings.optimiser.init(start),
+        start=jnp.broadcast_to(rewards, (settings.num_chains, *rewards.shape)),
+        step_size=_first_step(settings, rewards),
+        information=-jax.jacfwd(score, argnums=1)(rewards, start),
+    )
+    end, rounds = jax.lax.scan(iterate, begin, jnp.arange(settings.num_iterations))
+    return summarise(settings, rounds, end.step_size)
 
 
-def step_scores(
-    family: Family, mean: Float[Array, " arms"], arms: Int[Array, " steps"], rewards: Float[Array, " steps"]
-) -> Float[Array, " steps"]:
-    """The derivative of each reward's log-likelihood in the mean of its arm."""
-    family, mean = at_arm((family, mean), arms, mean.shape[0])
-    return jax.grad(lambda means: jnp.sum(family.log_prob(rewards, means)))(mean)
+def _sampler(settings: ContrastiveDivergence, num_steps: int, step_size: Float[Array, ""]) -> Sampler:
+    leapfrogs = settings.num_leapfrog or max(round(LEAPFROGS * num_steps**0.25), 1)
+    return Sampler(
+        kernel=settings.kernel,
+        num_samples=settings.num_samples,
+        num_warmup=0,
+        step_size=step_size,
+        num_leapfrog=leapfrogs,
+    )
+
+
+def _sample(
+    key: PRNGKeyArray,
+    log_density: Any,
+    start: Float[Array, "chains steps"],
+    sampler: Sampler,
+    mean: Float[Array, " arms"],
+    scale: Float[Array, " steps"],
+) -> tuple[Float[Array, "chains samples steps"], ChainInfo]:
+    """All chains, each with a key of its own, and what they say together."""
+    run = sample_chain if sampler.kernel in RANDOM_WALKS else continue_chain
+    keys = key[None] if start.shape[0] == 1 else jax.random.split(key, start.shape[0])
+    samples, info = jax.vmap(lambda key, start: run(key, log_density, start, sampler, mean, scale=scale))(keys, start)
+    return samples, info._replace(acceptance=jnp.mean(info.acceptance))
+
+
+def _covariance(scores: Float[Array, "chains samples arms"]) -> Float[Array, "arms arms"]:
+    """The covariance of the scores over chains; not a number of one chain."""
+    off = scores - jnp.mean(scores, axis=0, keepdims=True)
+    size = (scores.shape[0] - 1) * scores.shape[1]
+    return jnp.einsum("csi,csj->ij", off, off) / size if size else jnp.full((scores.shape[2],) * 2, jnp.nan, scores.dtype)
+
+
+def _newton_move(information: Float[Array, "arms arms"], ascent: Float[Array, " arms"]) -> Float[Array, " arms"]:
+    move = jnp.linalg.solve(information, ascent)
+    return damp(move, jnp.sqrt(move @ ascent), LONGEST_MOVE)
 
 
 def reward_scale(family: Family, mean: Float[Array, " arms"], arms: Int[Array, " steps"]) -> Float[Array, " steps"]:
@@ -160,18 +253,29 @@ def _first_step(settings: ContrastiveDivergence, rewards: Float[Array, " steps"]
     return jnp.asarray(default if settings.step_size is None else settings.step_size, rewards.dtype)
 
 
-def summarise(
-    settings: ContrastiveDivergence, iterates: Float[Array, "rounds arms"], infos: ChainInfo, step_size: Float[Array, ""]
-) -> Fit:
-    """The average over the tail, and the chains' own figures."""
-    tail = iterates[-settings.tail :]
+def summarise(settings: ContrastiveDivergence, rounds: _Round, step_size: Float[Array, ""]) -> Fit:
+    """The average over the tail, and what the chains say about it.
+
+    An average of iterates is off by the inverse information times the average error of the scores, however they depend on each
+    other over time; the chains are independent, so that their differences say how large that is.
+    """
+    tail, last = rounds.mean[-settings.tail :], slice(-settings.tail, None)
     half = max(tail.shape[0] // 2, 1)
+    covariance = error = None
+    if settings.num_chains > 1 and settings.persistent:
+        covariance = jnp.linalg.inv(jnp.mean(rounds.information[last], axis=0))
+        by_chain = jnp.mean(rounds.scores[last], axis=0)
+        spread = _covariance(by_chain[:, None]) / settings.num_chains
+        error = jnp.sqrt(jnp.diagonal(covariance @ spread @ covariance))
+    nan_energies = rounds.chains.nan_energies
     return Fit(
         mean=jnp.mean(tail, axis=0),
         drift=jnp.mean(tail[-half:], axis=0) - jnp.mean(tail[:half], axis=0),
-        iterates=iterates if settings.keep_iterates else None,
-        acceptance=jnp.mean(infos.acceptance[-settings.tail :]),
+        iterates=rounds.mean if settings.keep_iterates else None,
+        monte_carlo_error=error,
+        covariance=covariance,
+        acceptance=jnp.mean(rounds.chains.acceptance[last]),
         step_size=step_size,
-        divergences=jnp.sum(infos.divergences, dtype=jnp.int32),
-        nan_energies=jnp.sum(infos.nan_energies, dtype=jnp.int32),
+        divergences=jnp.sum(rounds.chains.divergences, dtype=jnp.int32),
+        nan_energies=None if nan_energies is None else jnp.sum(nan_energies, dtype=jnp.int32),
     )

@@ -42,7 +42,8 @@ def conditional_mle(
         policy: how the arms were chosen; its choices must have been random (tau > 0, or random by nature).
         family: what the rewards are: `Normal` with its sigma, or without it (None, or "each") to have it estimated too;
             `Bernoulli`, `Poisson` or `Exponential`.
-        solver: "newton", the maximum itself, or "contrastive_divergence", the paper's Algorithm 2.
+        solver: "newton", or "contrastive_divergence": stochastic gradients from NumPyro's Hamiltonian Monte Carlo, for Normal
+            rewards. Both reach the maximum; Newton's method is faster.
         level: of the intervals.
         given_draws: condition on the posterior draws that Thompson sampling recorded in `history.draws`, as the paper does;
             otherwise they are integrated out, which needs no record of them.
@@ -51,7 +52,8 @@ def conditional_mle(
         max_rounds: how often they are sampled, at most.
         sampler: of the chains that replace the paths, where the policy looks at more than pulls and sums, or where it is given.
         num_chains: how many of them.
-        settings: of contrastive divergence; by default the paper's, with which it stops short of the maximum.
+        settings: of contrastive divergence; `ContrastiveDivergence.paper()` is the paper's Algorithm 2, which stops short of the
+            maximum.
 
     Returns:
         An `Estimate`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
@@ -60,7 +62,8 @@ def conditional_mle(
         the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and `nan_energies`;
         where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of `freedom` of the
         intervals, one or one for each arm. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`,
-        `divergences`, `nan_energies`, and the `iterates` where they were asked for.
+        `step_size` and `divergences` of the chains; of several chains that go on `covariance` and `monte_carlo_error`; of random
+        walks `nan_energies`; and the `iterates` where they were asked for.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=1.0)

@@ -1,7 +1,9 @@
 """Samples of the rewards given the arms: HMC, MALA and random-walk Metropolis. No other file imports NumPyro.
 
 A chain is a pure function of its key, its log-density and where it starts, so that trials, chains and mean vectors are `vmap`s of
-it. A transition is made of NumPyro's parts and not of its `hmc`, which rejects a NaN energy silently: here it is counted.
+it. There are two: `continue_chain` runs NumPyro's own `hmc` for a few transitions with a given step size, and `sample_chain` a
+whole chain with warm-up, of any kernel, made of NumPyro's leapfrog and its dual averaging. The latter counts a NaN energy by
+itself; in NumPyro's it is a divergence.
 """
 
 import dataclasses
@@ -60,7 +62,7 @@ class ChainInfo(NamedTuple):
 
     acceptance: Float[Array, ""]  # mean probability of acceptance
     divergences: Int[Array, ""]  # trajectories whose energy was off by more than 1000
-    nan_energies: Int[Array, ""]  # proposals rejected because their energy was not a number
+    nan_energies: Int[Array, ""] | None  # proposals rejected because their energy was not a number; None where not counted apart
     step_size: Float[Array, ""]  # as set, or as tuned
 
 
@@ -129,11 +131,65 @@ def sample_chain(
     )
 
 
-def _numpyro() -> Any:
-    """NumPyro's parts of a sampler. They take most of a second to load, so only chains do; and outside of what is being traced,
-    as a module keeps the arrays that it makes."""
+def continue_chain(
+    key: PRNGKeyArray,
+    log_density: Density,
+    start: Float[Array, " steps"],
+    sampler: Sampler,
+    *arguments: Any,
+    scale: Float[Array, " steps"],
+) -> tuple[Float[Array, "samples steps"], ChainInfo]:
+    """Transitions of NumPyro's own HMC, or MALA (HMC of one leapfrog), from where the chain is; arguments as of `sample_chain`.
+
+    The step size must be set: nothing is tuned, as the density changes from one call to the next with its arguments.
+
+    >>> import jax, jax.numpy as jnp
+    >>> sampler = Sampler(num_samples=3, step_size=0.5)
+    >>> density = lambda rewards, mean: -jnp.sum((rewards - mean) ** 2) / 2
+    >>> samples, info = continue_chain(jax.random.key(0), density, jnp.zeros(4), sampler, 1.0, scale=jnp.ones(4))
+    >>> samples.shape, int(info.divergences)
+    ((3, 4), 0)
+    """
+    dtype, jitter_key, chain_key = start.dtype, *jax.random.split(key)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as NumPyro is written
+        begin, transition = _numpyro("numpyro.infer.hmc").hmc(
+            potential_fn_gen=lambda *arguments: lambda rewards: -log_density(rewards.astype(dtype), *arguments), algo="HMC"
+        )
+        step_size = sampler.step_size
+        if sampler.kernel == "hmc":
+            step_size = step_size * jax.random.uniform(jitter_key, (), dtype, 1 - JITTER, 1 + JITTER)
+        # NumPyro computes in JAX's default float. Without a trajectory length of None it would choose another step size.
+        state = begin(
+            start.astype(jnp.result_type(float)),
+            num_warmup=0,
+            step_size=step_size,
+            inverse_mass_matrix=jnp.square(scale).astype(jnp.result_type(float)),
+            adapt_step_size=False,
+            adapt_mass_matrix=False,
+            num_steps=1 if sampler.kernel == "mala" else sampler.num_leapfrog,
+            trajectory_length=None,
+            model_args=arguments,
+            rng_key=chain_key,
+        )
+
+        def body(state: Any, _: None) -> tuple[Any, tuple[Array, Array, Array]]:
+            state = transition(state, model_args=arguments)
+            return state, (state.z.astype(dtype), state.accept_prob, state.diverging)
+
+        _, (samples, acceptance, diverging) = jax.lax.scan(body, state, None, length=sampler.num_samples)
+    return samples, ChainInfo(
+        acceptance=jnp.mean(acceptance).astype(dtype),
+        divergences=jnp.sum(diverging, dtype=jnp.int32),
+        nan_energies=None,
+        step_size=jnp.asarray(sampler.step_size, dtype),
+    )
+
+
+def _numpyro(module: str = "numpyro.infer.hmc_util") -> Any:
+    """A module of NumPyro's. They take most of a second to load, so only chains do; and outside of what is being traced, as a
+    module keeps the arrays that it makes."""
     with jax.ensure_compile_time_eval():
-        return import_module("numpyro.infer.hmc_util")
+        return import_module(module)
 
 
 def _first_point(sampler: Sampler, energy: Density, start: Float[Array, " steps"]) -> Point:
@@ -223,39 +279,3 @@ def _accept(
     point = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposal, point)
     diverged = change > DIVERGENCE if diverges else jnp.zeros_like(was_nan)
     return point, Move(acceptance=acceptance, diverged=diverged, was_nan=was_nan)
-
-
-class ChainDiagnostics(NamedTuple):
-    """How far to trust averages over chains; one value for each number that was sampled."""
-
-    effective_sample_size: Float[Array, "*sample"]
-    r_hat: Float[Array, "*sample"]
-
-
-def chain_diagnostics(samples: Float[Array, "chains samples *sample"]) -> ChainDiagnostics:
-    """Effective sample size (Geyer's initial monotone sequence) and split R-hat of 4 samples or more, as NumPyro's but in JAX."""
-    half = samples.shape[1] // 2
-    within, total = _variances(jnp.concatenate([samples[:, :half], samples[:, -half:]]))
-    return ChainDiagnostics(effective_sample_size=_effective_sample_size(samples), r_hat=jnp.sqrt(total / within))
-
-
-def _variances(samples: Float[Array, "chains samples *sample"]) -> tuple[Float[Array, "*sample"], Float[Array, "*sample"]]:
-    """The variance within chains, and that of the target as estimated from all of them."""
-    length = samples.shape[1]
-    within = jnp.mean(jnp.var(samples, axis=1, ddof=1), axis=0)
-    total = within * (length - 1) / length
-    if samples.shape[0] == 1:
-        return total, total
-    return within, total + jnp.var(jnp.mean(samples, axis=1), axis=0, ddof=1)
-
-
-def _effective_sample_size(samples: Float[Array, "chains samples *sample"]) -> Float[Array, "*sample"]:
-    chains, length = samples.shape[:2]
-    centred = samples - jnp.mean(samples, axis=1, keepdims=True)
-    spectrum = jnp.fft.rfft(centred, n=2 * length, axis=1)
-    covariance = jnp.fft.irfft(jnp.square(jnp.abs(spectrum)), n=2 * length, axis=1)[:, :length] / length
-    within, total = _variances(samples)
-    correlation = (1 - (within[None] - jnp.mean(covariance, axis=0)) / total[None]).at[0].set(1)
-    pairs = correlation[:-1:2] + correlation[1::2]
-    decreasing = jax.lax.cummin(jnp.maximum(pairs[1:], 0), axis=0)
-    return chains * length / (2 * (pairs[0] + jnp.sum(decreasing, axis=0)) - 1)

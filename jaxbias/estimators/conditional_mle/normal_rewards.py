@@ -24,6 +24,7 @@ from jaxbias.history import History
 
 PATHS_AT_ONCE = 2**15  # logs x paths in memory together: the arrays of a step then stay in the cache
 MATRICES_AT_ONCE = 2**18  # logs x steps x arms^2 in memory together: several arrays of 1 MB, for an integral of 100 MB
+DENSITIES_AT_ONCE = 2**18  # logs x chains x steps x arms of densities computed together: 1 MB, which stays in the cache
 CHAIN_NUMBERS_AT_ONCE = 2**26  # logs x chains x samples x steps in memory together: 256 MB
 
 
@@ -73,7 +74,8 @@ def fit_sigma(keys: Any, problem: LogProblem, sizes: Sizes) -> tuple[NewtonFit, 
 def fit_divergence(keys: Any, problem: LogProblem, settings: ContrastiveDivergence, sizes: Sizes) -> tuple[Fit, Array]:
     """Where contrastive divergence ends for each log, and the inverse information there."""
     history, policy, family = problem
-    chunks = split_logs(PATHS_AT_ONCE // (2 * sizes.pairs), (keys, problem))
+    numbers = settings.num_chains * history.num_steps * history.num_arms
+    chunks = split_logs(min(PATHS_AT_ONCE // (2 * sizes.pairs), DENSITIES_AT_ONCE // numbers), (keys, problem))
     counts = dict(num_pairs=sizes.pairs, num_chains=sizes.num_chains)
     found = _fit_divergence(policy, family, keys, history, settings, sizes.sampler, chunks=chunks, **counts)
     return chunks.collect(found)
@@ -169,6 +171,8 @@ def _fit_divergence(
         (fit_key, samples_key), log, given = jax.random.split(trial[0]), trial[1], policy_of(policy, trial[1])
         steps = (log.arms, log.rewards, log.forced_steps)
         fit = contrastive_divergence(fit_key, given, family, *steps, history.num_arms, settings, log.seen_steps)
+        if fit.covariance is not None:
+            return fit, fit.covariance
         if sampler is None:
             sigma = _sigma(family, history)
             return fit, covariance_at(samples_key, given, sigma, condensed_record_of(log), fit.mean, num_pairs)

@@ -63,10 +63,12 @@ def from_divergence(fit: Fit, covariance: Array, level: float) -> Estimate:
     """Standard errors from the information at the estimate; an arm has converged where its iterates have stopped drifting."""
     stderr = jnp.sqrt(jnp.diagonal(covariance, axis1=-2, axis2=-1))
     diagnostics = {name: value for name, value in fit._asdict().items() if name != "mean" and value is not None}
+    error = fit.monte_carlo_error
     status = first_status(
         {
             Status.NOT_FINITE: ~(jnp.isfinite(fit.mean) & jnp.isfinite(stderr)),
             Status.STILL_MOVING: ~(jnp.abs(fit.drift) < STILL * stderr),
+            Status.IMPRECISE: jnp.zeros_like(stderr, bool) if error is None else ~(error < STILL * stderr),
         }
     )
     return wald("conditional_mle", fit.mean, stderr, level, status, diagnostics)

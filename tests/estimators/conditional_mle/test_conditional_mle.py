@@ -7,7 +7,6 @@ coverage are in `test_conditional_mle_tables.py`.
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import jaxbias as jb
@@ -70,7 +69,7 @@ def test_the_noise_of_a_long_log_is_made_when_it_is_needed(logs, found, monkeypa
 @pytest.mark.slow
 def test_the_papers_algorithm_goes_towards_the_maximum(logs, found):
     """A tenth of its iterations: on the way from the noisy means, with standard errors of the size that Newton's method gives."""
-    settings = jb.ContrastiveDivergence(num_iterations=60, tail=10)
+    settings = jb.ContrastiveDivergence.paper(num_iterations=60, tail=10)
     paper = jb.conditional_mle(jax.random.key(1), logs, GREEDY, FAMILY, "contrastive_divergence", num_paths=64, settings=settings)
     start = logs.statistics.mean
     share = np.asarray(paper.mean - start).mean() / np.asarray(found.mean - start).mean()
@@ -147,15 +146,6 @@ def test_given_draws_against_linear_algebra(x64):
     assert found.converged.all()
 
 
-LONG = jb.ContrastiveDivergence(
-    optimiser=optax.sgd(optax.exponential_decay(0.3, 300, 0.3)),
-    num_iterations=1500,
-    persistent=True,
-    kernel="hmc",
-    tail=1000,
-)
-
-
 @pytest.mark.parametrize(
     ("solver", "name"),
     [
@@ -170,7 +160,7 @@ def test_policies_that_keep_something_else(own_policy, solver, name, maximum):
     policy = {"exp3": jb.Exp3(gamma=0.9), "own": own_policy}[name]
     arms, rewards = np.array([0, 1, 1, 1]), np.array([0.8, 0.1, 0.4, 1.2])
     history = jb.History(arms=jnp.asarray(arms), rewards=jnp.asarray(rewards, float), num_arms=2)
-    found = jb.conditional_mle(jax.random.key(0), history, policy, FAMILY, solver, settings=LONG)
+    found = jb.conditional_mle(jax.random.key(0), history, policy, FAMILY, solver)
     expected = maximum(policy, arms, rewards, (1.0, 1.0))
     assert np.abs(expected - history.statistics.mean).max() > 0.05
     np.testing.assert_allclose(found.mean, expected, atol=0.06)

@@ -74,7 +74,8 @@ def test_the_papers_algorithm_gives_the_papers_figures(num_steps, num_arms, name
     It stops short of the maximum: most of the way to it from the noisy mean.
     """
     mean, history = logs_of(name, num_steps, num_arms)
-    found = jb.conditional_mle(jax.random.key(8), history, POLICIES[name], jb.Normal(), "contrastive_divergence", num_paths=16)
+    options = dict(solver="contrastive_divergence", settings=jb.ContrastiveDivergence.paper(), num_paths=16)
+    found = jb.conditional_mle(jax.random.key(8), history, POLICIES[name], jb.Normal(), **options)
     error = np.asarray(found.mean, np.float64) - mean
     left, stderr = 100 * error.mean() / bias, 100 * error.mean(axis=1).std() / np.sqrt(1000) / abs(bias)
     assert abs(left - bias_left) < 4 * np.sqrt(2) * stderr

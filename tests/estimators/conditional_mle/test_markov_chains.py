@@ -10,7 +10,8 @@ import pytest
 
 import jaxbias as jb
 from jaxbias._core.jit import compiled
-from jaxbias.estimators.conditional_mle.markov_chains import TARGETS, Sampler, chain_diagnostics, sample_chain
+from jaxbias.estimators.conditional_mle.chain_diagnostics import chain_diagnostics
+from jaxbias.estimators.conditional_mle.markov_chains import TARGETS, Sampler, sample_chain
 from jaxbias.likelihood import selection_log_probs, trial_log_density
 from tests.conftest import some_now_others_slow
 
