@@ -23,6 +23,7 @@ from .estimators.mean_matching import mean_matching as mean_matching
 from .estimators.propensity_weighting import propensity_weighting as propensity_weighting
 from .estimators.sample_mean import sample_mean as sample_mean
 from .history import History as History
+from .likelihood import log_density as log_density
 from .logs import read_log as read_log
 from .policies import UCB1 as UCB1
 from .policies import BetaThompson as BetaThompson
