@@ -14,6 +14,7 @@ from .estimators.adaptive_weighting import adaptive_weighting as adaptive_weight
 from .estimators.batched_ols import batched_ols as batched_ols
 from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
+from .estimators.conditional_mle import conditional_log_likelihood as conditional_log_likelihood
 from .estimators.conditional_mle import conditional_mle as conditional_mle
 from .estimators.confidence_sequence import confidence_sequence as confidence_sequence
 from .estimators.data_splitting import data_splitting as data_splitting

@@ -169,7 +169,7 @@ def implicit(
     Arguments:
         slopes: `slopes(which, settings, context)`, the derivative in some of the settings, each of them flattened,
             (*trials, unknowns, numbers); called only where they are differentiated.
-        solution: of the search, held.
+        solution: of the search, held, or with derivatives of its own in something else.
         jacobian: its derivative in the figures.
         figures: what the log says.
         settings: numbers of the policy and the family.
@@ -187,8 +187,8 @@ def implicit(
 @partial(implicit.defjvp, symbolic_zeros=True)
 def _implicit_jvp(slopes: Slopes, primals: Any, tangents: Any) -> tuple[Array, Array]:
     solution, jacobian, figures, settings, context = primals
-    moved, of_settings = tangents[2], tangents[3]
-    tangent = jnp.zeros_like(solution)
+    own, _, moved, of_settings, _ = tangents
+    tangent = jnp.zeros_like(solution) if _is_zero(own) else own
     inputs = (figures, settings, context)
     if not _is_zero(moved):
         tangent = tangent + jnp.einsum("...ij,...j->...i", _first_only(jacobian, inputs), moved)
@@ -197,7 +197,7 @@ def _implicit_jvp(slopes: Slopes, primals: Any, tangents: Any) -> tuple[Array, A
         found = _first_only(slopes(which, held(settings), held(context)), inputs)
         flat = jnp.concatenate([jnp.ravel(of_settings[place]).astype(tangent.dtype) for place in which])
         tangent = tangent + jnp.einsum("...ij,j->...i", found, flat)
-    return solution, tangent
+    return implicit(slopes, solution, jacobian, figures, settings, context), tangent
 
 
 @jax.custom_jvp
