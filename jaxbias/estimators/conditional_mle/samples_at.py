@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxbias._core.chunks import LogChunks
 from jaxbias._core.derivatives import held
 from jaxbias._core.jit import Frame, compiled, join_numbers
-from jaxbias._core.settings import is_concrete
+from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.conditional_mle.checks import policy_of
 from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
 from jaxbias.estimators.conditional_mle.newton import ROUNDS, make_noise
@@ -35,7 +35,7 @@ from jaxbias.estimators.conditional_mle.success_counts import (
 from jaxbias.estimators.conditional_mle.unknown_sigma import MeansAndSigma
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples
 from jaxbias.estimators.sigma import sigma_of_arm, spread_of
-from jaxbias.history import History
+from jaxbias.history import History, count
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import BasePolicy
 from jaxbias.rewards import Bernoulli, Normal, UnknownSigma
@@ -74,12 +74,16 @@ def choose_way(policy: BasePolicy, family: Any, history: History, num_paths: int
         return Way(PARTICLES_PER_PATH * num_paths)
     pulls = np.full((1, history.num_arms), history.num_steps)
     if is_concrete(history.arms):
-        pulls = np.atleast_2d(history.statistics.pulls).max(axis=0, keepdims=True)
+        pulls = np.asarray(evaluate(_pulls, history.arms, history.num_arms)).max(axis=0, keepdims=True)
     shape = tuple(table_sizes(pulls, pulls.astype(float))[0].tolist())
     nodes = policy.table_nodes(history.num_steps)
     if policy.keeps_statistics and math.prod(shape) <= (MOST_STATES if nodes is None else TABLE_STATES):
         return Way(num_paths, shape=shape, nodes=nodes)
     return Way(PARTICLES_PER_PATH * num_paths, nodes=nodes, rows=max(shape))
+
+
+def _pulls(arms: Int[Array, "trials steps"], num_arms: int) -> Int[Array, "trials arms"]:
+    return count(arms, jnp.zeros(arms.shape), num_arms).pulls
 
 
 def samples_at(key: Any, policy: BasePolicy, family: Any, log: History, at: Float[Array, " parameters"], way: Way) -> Samples:
