@@ -14,6 +14,7 @@ from .estimators.batched_ols import batched_ols as batched_ols
 from .estimators.bias_corrected import bias_corrected as bias_corrected
 from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
+from .estimators.conditional_mle import conditional_log_likelihood as conditional_log_likelihood
 from .estimators.conditional_mle import conditional_mle as conditional_mle
 from .estimators.confidence_sequence import confidence_sequence as confidence_sequence
 from .estimators.data_splitting import data_splitting as data_splitting
@@ -27,6 +28,7 @@ from .estimators.weighting.adaptive_weighting import adaptive_weighting as adapt
 from .estimators.weighting.propensity_weighting import propensity_weighting as propensity_weighting
 from .evaluation import evaluate as evaluate
 from .history import History as History
+from .likelihood import log_density as log_density
 from .logs import read_log as read_log
 from .policies import UCB1 as UCB1
 from .policies import BetaThompson as BetaThompson

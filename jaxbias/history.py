@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.errors import ArgumentError, refuse_first
-from jaxbias._core.settings import as_float, is_concrete
+from jaxbias._core.settings import as_float, evaluate, is_concrete
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
 ALLOCATIONS = ("independent", "shares")
@@ -139,7 +139,7 @@ def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -
 
 def check_history(history: History) -> History:
     """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end."""
-    arms, rewards = jnp.asarray(history.arms), as_float(history.rewards)
+    arms, rewards = evaluate(jnp.asarray, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
         raise ArgumentError("history", history, "arms and rewards of one shape, (steps,) or (trials, steps)", problem=problem)
@@ -153,10 +153,10 @@ def check_history(history: History) -> History:
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
     _check_batches(history, arms.shape[-1])
     checked = History(
-        arms=arms.astype(jnp.int32),
+        arms=evaluate(lambda arms: arms.astype(jnp.int32), arms),
         rewards=rewards,
         num_arms=history.num_arms,
-        forced=jnp.asarray(history.forced_steps),
+        forced=evaluate(lambda *_: jnp.asarray(history.forced_steps), history.arms, history.forced),
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
         lengths=history.lengths,

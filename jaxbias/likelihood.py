@@ -13,17 +13,76 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.derivatives import held
+from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias.history import History, by_trial, check_unit_rewards
-from jaxbias.policies import ArmStatistics, Policy, complete_policy
-from jaxbias.rewards import Family, at_arm
+from jaxbias._core.settings import as_float
+from jaxbias.history import History, by_trial, check_history, check_unit_rewards
+from jaxbias.policies import ArmStatistics, Policy, check_policy, complete_policy
+from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_family
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
 CUBES_AT_ONCE = 2**19  # steps x arms^3: an integral's nodes grow with the arms, as do its arms and its derivatives; under 1 GB
 
 Seen = Int[np.ndarray, " steps"] | None  # how many rewards each choice had seen, where that is not all before it
+
+
+def log_density(
+    history: History, policy: Policy, family: Family, mean: ArrayLike
+) -> Float[Array, "*trials"]:
+    """The log-density of the rewards given the arms (Theorem 2), without its normaliser, which does not depend on the rewards.
+
+        sum over steps of   log p(reward; mean of its arm)   +   log pi(arm; what was seen before the step)
+
+    Forced pulls have no second term. It is differentiable in the rewards, the means and the settings of the policy and family.
+    A derivative in tau where tau is 0 does not exist, and is NaN. Bernoulli and Poisson rewards move off the whole numbers as
+    the statistic of an exponential family does.
+
+    Arguments:
+        history: one trial or many.
+        policy: how the arms were chosen.
+        family: what the rewards are, with its sigma.
+        mean: (arms,), or one row for each of many trials.
+
+    Returns:
+        One number, or one for each trial.
+
+    >>> import jax, jax.numpy as jnp, jaxbias as jb
+    >>> history = jb.History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
+    >>> round(float(jb.log_density(history, jb.Greedy(tau=1.0), jb.Normal(), jnp.zeros(2))), 4)
+    -5.5701
+    >>> jax.grad(lambda mean: jb.log_density(history, jb.Greedy(tau=1.0), jb.Normal(), mean))(jnp.zeros(2)).tolist()
+    [0.0, 3.0]
+    """
+    checked, mean = check_history(history), as_float(mean)
+    own_policy = check_policy(policy, history.num_arms)
+    return _log_densities(own_policy, check_means(checked, family, mean), checked, mean)
+
+
+def check_means(history: History, family: Family, mean: Array) -> Any:
+    """The family, completed; refused where it has no sigma, or where the means are not one for each arm, or each trial's."""
+    several = (*history.arms.shape[:-1], history.num_arms)
+    if mean.shape not in ((history.num_arms,), several):
+        allowed = f"of shape {(history.num_arms,)}" + ("" if len(several) == 1 else f" or {several}")
+        raise ArgumentError("mean", mean, allowed, problem=f"has shape {mean.shape}")
+    completed = check_family(held(family), held(mean))
+    check_sigma(completed, "a likelihood")
+    return complete_family(family)
+
+
+@compiled
+def _log_densities(policy: Policy, family: Any, history: History, mean: Array) -> Array:
+    def one(trial: History, mean: Array) -> Array:
+        beyond = None if trial.lengths is None else jnp.arange(trial.num_steps) >= trial.lengths
+        forced = trial.forced_steps if beyond is None else trial.forced_steps | beyond
+        chosen = selection_log_probs(policy, trial.arms, trial.rewards, forced, trial.num_arms, trial.seen_steps)
+        return reward_log_prob(family, mean, trial.arms, trial.rewards, beyond) + jnp.sum(chosen)
+
+    means = jnp.broadcast_to(mean, (*history.arms.shape[:-1], history.num_arms)).astype(history.rewards.dtype)
+    return by_trial(one, history, means)
 
 
 def trial_log_density(
@@ -41,15 +100,20 @@ def trial_log_density(
 
 
 def reward_log_prob(
-    family: Family, mean: Float[Array, " arms"], arms: Int[Array, " steps"], rewards: Float[Array, " steps"]
+    family: Family,
+    mean: Float[Array, " arms"],
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    beyond: Bool[Array, " steps"] | None = None,
 ) -> Float[Array, ""]:
-    """The log-density of the rewards had the arms been fixed in advance."""
+    """The log-density of the rewards had the arms been fixed in advance; steps beyond the end of a trial have none."""
 
     def one(arm: Int[Array, ""], reward: Float[Array, ""]) -> Float[Array, ""]:
         arm_family, arm_mean = at_arm((family, mean), arm, mean.shape[0])
         return arm_family.log_prob(reward, arm_mean)
 
-    return jnp.sum(jax.vmap(one)(arms, rewards))
+    by_step = jax.vmap(one)(arms, rewards)
+    return jnp.sum(by_step if beyond is None else jnp.where(beyond, 0, by_step))
 
 
 def selection_log_probs(

@@ -14,6 +14,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logit, xlogy
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from jaxbias._core.derivatives import held
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import normal
 from jaxbias._core.settings import NON_NEGATIVE, POSITIVE, Allowed, always, check_settings, is_concrete, setting, settings
@@ -230,8 +231,13 @@ class Bernoulli(BaseFamily):
         return jax.random.bernoulli(key, mean).astype(mean.dtype)
 
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """log mean where the reward is 1, log(1 - mean) where it is 0, minus infinity elsewhere."""
-        inside = jnp.log(jnp.where(reward == 1, mean, 1 - mean))
+        """log mean where the reward is 1, log(1 - mean) where it is 0, minus infinity elsewhere.
+
+        Its derivative in the reward is the log-odds of the mean, that of an exponential family.
+        """
+        possible = (mean > 0) & (mean < 1)
+        slope = jnp.where(possible, logit(jnp.where(possible, mean, 0.5)), 0)
+        inside = jnp.log(jnp.where(reward == 1, mean, 1 - mean)) + (reward - held(reward)) * slope
         return jnp.where((reward == 0) | (reward == 1), inside, -jnp.inf)
 
     def natural(self, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -36,6 +36,19 @@ class Frame(NamedTuple):
     leaves: tuple[Opaque | None, ...]
 
 
+def split_numbers(tree: Any) -> tuple[list[Any], Frame]:
+    """The numbers and arrays of a tree, in order (None for what is neither), and all the rest of it."""
+    leaves, structure = jax.tree.flatten(tree)
+    opaque = tuple(None if _is_number(leaf) else Opaque(leaf) for leaf in leaves)
+    return [leaf if _is_number(leaf) else None for leaf in leaves], Frame(structure=structure, leaves=opaque)
+
+
+def join_numbers(numbers: list[Any], frame: Frame) -> Any:
+    """The tree that was split."""
+    leaves = [number if opaque is None else opaque.value for opaque, number in zip(frame.leaves, numbers, strict=True)]
+    return jax.tree.unflatten(frame.structure, leaves)
+
+
 def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = ()) -> Callable[Parameters, Result]:
     """`jit` that traces the numbers and arrays in the arguments; `static` names arguments to be known before compilation."""
     parameters = inspect.signature(function).parameters
@@ -45,16 +58,13 @@ def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = (
 
     @partial(jax.jit, static_argnums=(0, 1))
     def inner(frame: Frame, fixed: tuple[tuple[str, Any], ...], numbers: list[Any]) -> Any:
-        leaves = [number if opaque is None else opaque.value for opaque, number in zip(frame.leaves, numbers, strict=True)]
-        return call(**jax.tree.unflatten(frame.structure, leaves), **dict(fixed))
+        return call(**join_numbers(numbers, frame), **dict(fixed))
 
     def divide(*args: Any, **kwargs: Any) -> tuple[Frame, tuple[tuple[str, Any], ...], list[Any]]:
         arguments = defaults | dict(zip(names, args, strict=False)) | kwargs
         fixed = tuple((name, arguments.pop(name)) for name in static)
-        leaves, structure = jax.tree.flatten(arguments)
-        opaque = tuple(None if _is_number(leaf) else Opaque(leaf) for leaf in leaves)
-        numbers = [leaf if _is_number(leaf) else None for leaf in leaves]
-        return Frame(structure=structure, leaves=opaque), fixed, numbers
+        numbers, frame = split_numbers(arguments)
+        return frame, fixed, numbers
 
     @wraps(function)
     def outer(*args: Any, **kwargs: Any) -> Any:

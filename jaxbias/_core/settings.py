@@ -18,6 +18,7 @@ from jax.core import Tracer
 from jaxbias._core.errors import ArgumentError
 
 Class = TypeVar("Class")
+Result = TypeVar("Result")
 
 
 class Allowed(NamedTuple):
@@ -92,6 +93,14 @@ def settings(cls: type[Class]) -> type[Class]:
 def is_concrete(value: Any) -> bool:
     """Whether the value is known now, that is, not being traced."""
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
+
+
+def evaluate(function: Callable[..., Result], *arguments: Any) -> Result:
+    """The function of these arguments: computed now if they are known now, even while something else is being traced."""
+    if not is_concrete(arguments):
+        return function(*arguments)
+    with jax.ensure_compile_time_eval():
+        return function(*arguments)
 
 
 def as_float(values: Any) -> jax.Array:

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import is_concrete
+from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.history import History, check_history
 from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Family, UnknownSigma, at_arm, check_family
 
@@ -41,7 +41,7 @@ def check_rewards(history: History, family: BaseFamily, field: str = "rewards") 
         return
     rewards = getattr(history, field)
     if is_concrete((rewards, family)):
-        log_prob = _reward_log_probs(family, dataclasses.replace(history, rewards=rewards))
+        log_prob = evaluate(_reward_log_probs, family, dataclasses.replace(history, rewards=rewards))
         refuse_first(f"history.{field}", ~np.isfinite(log_prob), rewards, problem=f", which {family!r} cannot give")
 
 

@@ -1,4 +1,4 @@
-"""What every estimator returns: means with errors and intervals, and for each arm a status."""
+"""What every estimator returns: means with errors and intervals, for each arm a status, and derivatives."""
 
 import dataclasses
 import enum
@@ -10,7 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.derivatives import Slopes, held, implicit, moving_with, undefined_in, undefined_where
 from jaxbias._core.jit import compiled
+from jaxbias.policies import BasePolicy
+from jaxbias.rewards import Normal, UnknownSigma
 
 
 class Status(enum.IntEnum):
@@ -46,6 +49,12 @@ class Estimate:
         lower, upper: the interval, 95% unless another level was asked for.
         status: of each arm, a `Status` as a number.
         diagnostics: by name, what the method reports about how it went.
+
+    The mean has derivatives in the rewards, and in the settings of the policy and the family where the method uses them, in
+    forward and in reverse mode. Those of `conditional_mle` and `mean_matching` are by the implicit function theorem, of first
+    order only; there the interval moves with the mean, and the standard error and the diagnostics are held. The other methods
+    are differentiated as they are. A derivative that does not exist is NaN, and the status says why: all of a log that did not
+    converge, an arm at an edge, a setting of a policy whose choices are not random.
     """
 
     method: str
@@ -83,3 +92,39 @@ def status_by_pulls(
             Status.NO_SPREAD: ~(stderr > 0),
         }
     )
+
+
+def with_derivative(
+    estimate: Estimate, figures: Float[Array, "trials figures"], settings: list[Any], slopes: Slopes, context: Any
+) -> Estimate:
+    """The estimate, with `diagnostics["jacobian"]` as its derivative in the figures and `slopes` as that in the settings."""
+    jacobian, status, num_arms = estimate.diagnostics["jacobian"], estimate.status, estimate.status.shape[-1]
+    at_edge, absent = status == Status.AT_EDGE, status == Status.NEVER_PULLED
+    lost = ~jnp.all(estimate.converged | absent, axis=-1, keepdims=True)
+    in_figures = jnp.pad(at_edge, ((0, 0), (0, figures.shape[-1] - num_arms)))
+    known = jnp.where(jnp.isfinite(jacobian), jacobian, 0)
+    numbers = [jnp.zeros(()) if number is None else number for number in settings]  # JAX takes no None here
+    mean = implicit(slopes, held(estimate.mean), known, undefined_in(in_figures, figures), numbers, context)
+    mean = undefined_where(lost | at_edge | absent, mean)
+    ends = {name: moving_with(held(getattr(estimate, name)), mean) for name in ("lower", "upper")}
+    return dataclasses.replace(estimate, mean=mean, **ends)
+
+
+def moves_with_shift(policy: BasePolicy, family: Any) -> bool:
+    """Whether adding a number to every reward adds it to every mean: a location family, and a policy that compares means.
+
+    The class of the policy must say so itself, as a subclass may compare something else.
+    """
+    return isinstance(family, Normal | UnknownSigma) and vars(type(policy)).get("shift_invariant", False)
+
+
+@compiled
+def shift_exactly(jacobian: Float[Array, "trials arms figures"], pulls: Int[Array, "trials arms"]) -> Array:
+    """The derivative in the sample means corrected so that every row sums to one, which it does but for Monte Carlo error.
+
+    The error of an arm's column is that of its score, whose variance is in proportion to its pulls: so is the correction.
+    """
+    num_arms = pulls.shape[-1]
+    share = pulls.astype(jacobian.dtype) / jnp.sum(pulls, axis=-1, keepdims=True).astype(jacobian.dtype)
+    missing = 1 - jnp.sum(jacobian[..., :num_arms], axis=-1)
+    return jacobian.at[..., :num_arms].add(missing[..., None] * share[:, None])

@@ -2,16 +2,17 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.errors import ArgumentError
-from jaxbias._core.settings import is_concrete
+from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.estimate import Status
 from jaxbias.estimators.sample_mean import squares_within
 from jaxbias.history import History
-from jaxbias.rewards import UnknownSigma
+from jaxbias.rewards import BaseFamily, UnknownSigma
 
 
 class Spread(NamedTuple):
@@ -58,6 +59,20 @@ def spread_of(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
     return Spread(squares=pool(squares, of_arm), pulls=pool(pulls, of_arm), freedom=pool(freedom, of_arm), pooled=pooled)
 
 
+def spread_of_each(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
+    """What each of many trials says."""
+    return jax.vmap(lambda trial: spread_of(trial, of_arm))(history)
+
+
+def figures_of(history: History, family: BaseFamily) -> Float[Array, "trials figures"]:
+    """What the estimates of many logs depend on: the sample means, and where sigma is not known, its logarithm within arms."""
+    means = history.statistics.mean
+    if not isinstance(family, UnknownSigma):
+        return means
+    spread = spread_of_each(history, sigma_of_arm(family, history.num_arms))
+    return jnp.concatenate([means, spread.log_sigma(spread.freedom)], axis=-1)
+
+
 def first_doubt(of_mean: Array, of_sigma: Array, spread: Spread, of_arm: Int[np.ndarray, " arms"]) -> Array:
     """The status of each arm: that of its mean, else that of its sigma; one pull alone does not determine a sigma."""
     status = jnp.where(of_mean == Status.CONVERGED, of_sigma[..., of_arm], of_mean)
@@ -77,7 +92,8 @@ def check_spread(history: History, family: UnknownSigma) -> None:
     if not is_concrete(history):
         return
     arms, rewards = np.atleast_2d(history.arms), np.atleast_2d(np.asarray(history.rewards, np.float64))
-    pulls, squares = (np.atleast_2d(part) for part in (history.statistics.pulls, squares_within(history)))
+    known = evaluate(lambda history: (history.statistics.pulls, squares_within(history)), history)
+    pulls, squares = (np.atleast_2d(part) for part in known)
     of_arm = sigma_of_arm(family, history.num_arms)
     for trial in range(arms.shape[0]):
         in_trial = "" if np.ndim(history.arms) == 1 else f" in trial {trial}"

@@ -61,6 +61,8 @@ class BasePolicy:
         unit_rewards: whether rewards count as successes, so that they must be from 0 to 1.
         is_adaptive: whether the choices depend on the rewards.
         noise_settings: the settings that say how random the choices are, which `fit_settings` can estimate.
+        shift_invariant: whether adding one number to every reward changes no log-probability; a class says so for itself, not for
+            its subclasses.
         records_draws: whether it draws a value for every arm and pulls the largest: then it has `draw`, `choose` and `given`.
     """
 
@@ -68,6 +70,7 @@ class BasePolicy:
     unit_rewards: bool = False
     is_adaptive: bool = True
     noise_settings: tuple[str, ...] = ()
+    shift_invariant: bool = False
     records_draws: bool = False
 
     def init(self, num_arms: int) -> Any:

@@ -53,6 +53,8 @@ class Greedy(IndexPolicy):
     tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
     ties: str = setting(default="random", allowed=TIES, static=always)
 
+    shift_invariant = True
+
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The sample means."""
         return state.mean
@@ -73,6 +75,7 @@ class EpsilonGreedy(StatisticsPolicy):
     ties: str = setting(default="random", allowed=TIES, static=always)
 
     noise_settings = ("tau", "epsilon")
+    shift_invariant = True
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log(epsilon / K + (1 - epsilon) softmax(mean / tau))."""

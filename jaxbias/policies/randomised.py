@@ -17,6 +17,7 @@ class Uniform(StatisticsPolicy):
     """Every arm equally likely at every step: data that are not adaptive."""
 
     is_adaptive = False
+    shift_invariant = True
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """-log K."""

@@ -29,6 +29,8 @@ class LilUCB(IndexPolicy):
     tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
     ties: str = setting(default="random", allowed=TIES, static=always)
 
+    shift_invariant = True
+
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""
         return state.mean + self.width(state.pulls, state.total.dtype)
@@ -72,6 +74,8 @@ class UCB1(IndexPolicy):
 
     tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
     ties: str = setting(default="random", allowed=TIES, static=always)
+
+    shift_invariant = True
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import is_concrete
+from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
 from jaxbias.estimators.sigma import check_spread
 from jaxbias.history import History, by_trial, check_history, check_unit_rewards, check_whole, first_unpulled
@@ -81,7 +81,7 @@ def _check_choices(history: History, policy: BasePolicy) -> None:
     if missing is not None:
         problem = f"has no pull of arm {missing[1]} in trial {missing[0]}"
         raise ArgumentError("history", history, "one with every arm pulled once or more", problem=problem)
-    log_probs, free = np.asarray(_choices(policy, history)), ~np.asarray(history.forced_steps)
+    log_probs, free = np.asarray(evaluate(_choices, policy, history)), ~np.asarray(history.forced)
     if history.draws is None and free.any() and not is_random(log_probs[free]):
         allowed = "one with random choices (tau > 0) for conditional_mle; mean_matching does not need them"
         raise ArgumentError("policy", policy, allowed, problem=f"is {policy}, whose choices are not random")

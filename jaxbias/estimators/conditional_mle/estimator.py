@@ -1,10 +1,11 @@
 """The conditional maximum likelihood estimator: the means that make the rewards most likely, given the arms that were chosen."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.chunks import as_many, log_keys, only_one
+from jaxbias._core.derivatives import held, refuse_derivative
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.settings import check_settings
 from jaxbias.estimators.conditional_mle.checks import LogProblem, check_arguments
@@ -13,10 +14,20 @@ from jaxbias.estimators.conditional_mle.markov_chains import Sampler
 from jaxbias.estimators.conditional_mle.normal_rewards import Sizes, fit_divergence, fit_newton, fit_sigma
 from jaxbias.estimators.conditional_mle.one_parameter import fit_one_parameter
 from jaxbias.estimators.conditional_mle.results import from_divergence, from_newton, from_one_parameter, from_sigma
+from jaxbias.estimators.conditional_mle.sensitivity import (
+    Sensitivity,
+    differentiable,
+    live_problem,
+    of_newton,
+    of_one_parameter,
+    of_sigma,
+)
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.history import History
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family, Normal, UnknownSigma
+
+NOT_DIFFERENTIABLE = ArgumentError("solver", "contrastive_divergence", "'newton' where an estimate is differentiated")
 
 
 def conditional_mle(
@@ -57,8 +68,10 @@ def conditional_mle(
 
     Returns:
         An `Estimate`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
-        one side and a status that says so; it has converged, and so may the others. Diagnostics of "newton": `covariance` of the
-        means, (arms, arms); `monte_carlo_error` of each mean, `effective_samples`, `rounds`, `last_move`, and `log_normaliser`,
+        one side and a status that says so; it has converged, and so may the others. Those of "newton" are differentiable in the
+        rewards and in the settings of policy and family, as `Estimate` says. Diagnostics of "newton": `covariance` of the
+        means, (arms, arms); `jacobian`, the derivative of the means in the sample means, and where sigma is estimated in the
+        logarithm of that within arms; `monte_carlo_error` of each mean, `effective_samples`, `rounds`, `last_move`, and `log_normaliser`,
         the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and `nan_energies`;
         where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of `freedom` of the
         intervals, one or one for each arm. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`,
@@ -78,27 +91,33 @@ def conditional_mle(
     for name, options in (("settings", settings), ("sampler", sampler)):
         if options is not None:
             check_settings(options, name)
-    problem = check_arguments(history, policy, family, solver, level, given_draws)
+    if solver == "contrastive_divergence":
+        history, policy, family = refuse_derivative((history, policy, family), NOT_DIFFERENTIABLE)
+    problem = check_arguments(*held((history, policy, family)), solver, level, given_draws)
     single = problem.history.arms.ndim == 1
     if single:
         problem = problem._replace(history=as_many(problem.history))
     if sampler is None and not problem.policy.keeps_statistics:
         sampler = Sampler()
     sizes = Sizes(pairs=(num_paths + 1) // 2, sampler=sampler, num_chains=num_chains, max_rounds=max_rounds)
-    estimate = _estimate(key, problem, solver, settings or ContrastiveDivergence(), sizes, level)
+    keys = log_keys(key, problem.history.arms.shape[0])
+    if solver == "contrastive_divergence":
+        estimate = from_divergence(*fit_divergence(keys, problem, settings or ContrastiveDivergence(), sizes), level)
+    else:
+        estimate, found = _maximise(keys, problem, sizes, level)
+        live = live_problem(history, policy, family, problem)
+        estimate = differentiable(estimate, keys, problem, live, found, 2 * sizes.pairs)
     return only_one(estimate) if single else estimate
 
 
-def _estimate(
-    key: PRNGKeyArray, problem: LogProblem, solver: str, settings: ContrastiveDivergence, sizes: Sizes, level: float
-) -> Estimate:
-    """The estimates of many logs, by what their family and the solver ask for."""
+def _maximise(keys: Any, problem: LogProblem, sizes: Sizes, level: float) -> tuple[Estimate, Sensitivity]:
+    """The estimates of many logs, by what their family asks for, and how they depend on the logs."""
     history, _, family = problem
-    keys = log_keys(key, history.arms.shape[0])
     if isinstance(family, UnknownSigma):
-        return from_sigma(*fit_sigma(keys, problem, sizes), family, history.num_arms, level)
+        fit, spread = fit_sigma(keys, problem, sizes)
+        return from_sigma(fit, spread, family, history.num_arms, level), of_sigma(fit, family, history)
     if not isinstance(family, Normal):
-        return from_one_parameter(fit_one_parameter(keys, problem, 2 * sizes.pairs, sizes.max_rounds, level), level)
-    if solver == "contrastive_divergence":
-        return from_divergence(*fit_divergence(keys, problem, settings, sizes), level)
-    return from_newton(fit_newton(keys, problem, sizes), level)
+        found = fit_one_parameter(keys, problem, 2 * sizes.pairs, sizes.max_rounds, level)
+        return from_one_parameter(found, level), of_one_parameter(found, family, history)
+    fit = fit_newton(keys, problem, sizes)
+    return from_newton(fit, level), of_newton(fit, family, history)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.derivatives import held
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples, with_covariance, with_squares
@@ -229,9 +230,12 @@ def sample_paths(
 
     `noise` gives the standard normals of a step, which are made when they are needed: those of a long log fill the memory.
     With `squares`, which asks for steps of one pull each, every arm's sum of squares around its mean is a statistic too.
+
+    The paths are held: only their weights have a derivative in the policy and in sigma, which is the score of each path.
     """
-    around = _quadratics(policy, record, path)
-    smoother = _smooth(record, mean, sigma, path, around)
+    record, path = held((record, path))
+    around = _quadratics(held(policy), record, path)
+    smoother = _smooth(record, *held((mean, sigma)), path, around)
     num_arms, prior, drift = mean.shape[0], 1 / record.variance(sigma), record.drift(mean, path)
     seen = jnp.square(record.drift(mean, record.rewards)) if squares else None
 

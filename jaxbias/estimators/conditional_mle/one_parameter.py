@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.chunks import LogChunks, split_logs
 from jaxbias._core.jit import compiled
 from jaxbias._core.search import bracket, search
-from jaxbias._core.settings import is_concrete
+from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.conditional_mle.checks import LogProblem, policy_of
 from jaxbias.estimators.conditional_mle.exponential_family import (
     Edges,
@@ -100,7 +100,7 @@ def fit_one_parameter(keys: Any, problem: LogProblem, num_paths: int, max_rounds
 def _routes(policy: Any, family: Any, history: History) -> tuple[list[Route], Int[Array, "trials arms"]]:
     """How each log is to be computed, and which arm goes along each axis: those with few states first."""
     if is_concrete(history):
-        pulls, total = np.asarray(history.statistics.pulls), np.asarray(history.statistics.total)
+        pulls, total = (np.asarray(part) for part in evaluate(lambda history: history.statistics, history))
     else:
         pulls = np.full((history.arms.shape[0], history.num_arms), history.num_steps)
         total = pulls.astype(float)

@@ -4,6 +4,8 @@ Particles are rewards drawn step by step for the arms of the log, each with the 
 are the policy's probabilities of the choices that were made. Where the weights have become uneven, particles are drawn anew by
 weight (systematic resampling), within groups that have nothing to do with each other: how the groups differ is the Monte Carlo
 error. The cost is steps x arms for each particle.
+
+The particles are held: only their weights have a derivative in the policy and the family, the score of each particle's path.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from jaxbias._core.derivatives import held, moving_with
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples
 from jaxbias.policies import ArmStatistics, BasePolicy
@@ -64,8 +67,9 @@ def sample_particles(
 
         chosen = jax.lax.cond(jnp.any(choices > 0), choose, lambda: particles)
         arm_family, arm_mean = at_arm((family, mean), arm, num_arms)
-        rewards = arm_family.sample(reward_key, jnp.broadcast_to(arm_mean, (size,)))
-        return _pull(policy, chosen, arm, pulls[arm], rewards, shared), None
+        rewards = held(arm_family).sample(reward_key, jnp.broadcast_to(held(arm_mean), (size,)))
+        weight = moving_with(chosen.log_weight, chosen.log_weight + arm_family.log_prob(rewards, held(arm_mean)))
+        return _pull(policy, chosen._replace(log_weight=weight), arm, pulls[arm], rewards, shared), None
 
     start = Particles(
         states=None if shared else _copies(policy.init(num_arms), size),
@@ -101,7 +105,7 @@ def _log_probs(
 
 def _weigh(particles: Particles, gain: Float[Array, " particles"]) -> Particles:
     log_weight = particles.log_weight + gain
-    largest = jnp.max(log_weight)
+    largest = jnp.max(held(log_weight))
     return particles._replace(log_weight=log_weight - largest, constant=particles.constant + largest)
 
 
@@ -109,7 +113,7 @@ def _resample(key: PRNGKeyArray, particles: Particles) -> Particles:
     """In each group that has become uneven, particles by their weight; the group keeps its weight as a whole."""
     log_weight = particles.log_weight.reshape(GROUPS, -1)
     members = log_weight.shape[1]
-    share = jax.nn.softmax(log_weight, axis=1)
+    share = jax.nn.softmax(held(log_weight), axis=1)
     uneven = 1 / (members * jnp.sum(jnp.square(share), axis=1)) < UNEVEN
     places = (jnp.arange(members, dtype=share.dtype)[None] + jax.random.uniform(key, (GROUPS, 1), share.dtype)) / members
     chosen = jax.vmap(jnp.searchsorted)(jnp.cumsum(share, axis=1), places)
@@ -117,7 +121,9 @@ def _resample(key: PRNGKeyArray, particles: Particles) -> Particles:
     average = jax.nn.logsumexp(log_weight, axis=1, keepdims=True) - jnp.log(jnp.asarray(members, share.dtype))
     source = (chosen + members * jnp.arange(GROUPS, dtype=chosen.dtype)[:, None]).ravel()
     states, total = jax.tree.map(lambda leaf: leaf[..., source], (particles.states, particles.total))
-    return particles._replace(states=states, total=total, log_weight=jnp.where(uneven[:, None], average, log_weight).ravel())
+    even = jnp.where(uneven[:, None], average, log_weight).ravel()
+    # A particle drawn anew keeps the score of the one it was drawn from (Scibior and Wood 2021).
+    return particles._replace(states=states, total=total, log_weight=moving_with(even, particles.log_weight[source]))
 
 
 def _pull(
