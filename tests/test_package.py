@@ -1,6 +1,7 @@
 """The shape of the package: which module imports which, what an import changes, and which names the package gives."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from collections import defaultdict
@@ -14,7 +15,7 @@ import jaxbias as jb
 
 PACKAGE = Path(jb.__file__).parent
 STUB = PACKAGE / "__init__.pyi"
-MOST_NAMES = 50  # that a user sees at the top; the others are in the subpackages
+MOST_NAMES = 50  # functions and classes that a user sees at the top, beside the subpackages that have the others
 MOST_ESTIMATOR_FILES = 14  # directly in estimators/: a large estimator has a folder
 
 # Each imports only from those above it: the tree of the design. `naming` is our addition to it: policies, families and rules by
@@ -189,7 +190,8 @@ def test_no_module_has_the_name_of_a_function():
 
 
 def test_public_names():
-    assert len(jb.__all__) <= MOST_NAMES
+    subpackages = [name for name in jb.__all__ if inspect.ismodule(getattr(jb, name))]
+    assert len(jb.__all__) - len(subpackages) <= MOST_NAMES
     assert set(jb.__all__) == set(PUBLIC)  # what type checkers read and what is there at run time
     assert [name for name in jb.__all__ if getattr(jb, name) is None] == []
     assert set(jb.__all__) <= set(dir(jb))

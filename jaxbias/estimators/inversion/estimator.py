@@ -127,9 +127,14 @@ def test_inversion(
 test_inversion.__test__ = False  # pytest: not a test, whatever its name
 
 
+def can_invert(family: BaseFamily) -> bool:
+    """Whether the likelihood of the family's rewards is a function of their sum."""
+    return isinstance(family, Normal | UnknownSigma) or family.has_natural
+
+
 def _check_family(history: History, family: Family) -> BaseFamily:
     completed = check_family_of(history, family)
-    if not isinstance(completed, Normal | UnknownSigma) and not completed.has_natural:
+    if not can_invert(completed):
         allowed = "Normal, Bernoulli, Poisson or Exponential, or one with variance, natural and from_natural"
         raise ArgumentError("family", family, allowed)
     return completed
