@@ -26,10 +26,15 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
+from jaxbias.analysis import limits
 from jaxbias.likelihood import selection_log_probs
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# The evaluation of the methods on logs like the one at hand compiles every method again: only its own tests have it.
+EVALUATED_LOGS = limits.EVALUATED_LOGS
+limits.EVALUATED_LOGS = (1, 0)
 
 MOST_MAPS = 30_000  # memory maps after which compiled functions are forgotten; one module makes up to 20,000
 

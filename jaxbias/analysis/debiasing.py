@@ -15,16 +15,17 @@ from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
-from jaxbias.analysis.limits import bias_trials, matching_paths, too_long, too_slow
-from jaxbias.analysis.recommendation import converged_for_all, recommend
+from jaxbias.analysis.limits import EVALUATION_PATHS, bias_trials, evaluated_logs, matching_paths, too_long, too_slow
+from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
 from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
 from jaxbias.estimators.registry import METHODS
 from jaxbias.estimators.sigma import check_spread
+from jaxbias.evaluation import Evaluation, evaluate_like
 from jaxbias.history import History, check_history
 from jaxbias.logs import Log, read_log
-from jaxbias.policies import Policy, check_policy
+from jaxbias.policies import Policy, check_policy, complete_policy
 from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
 from jaxbias.rewards import Family, Normal, UnknownSigma
@@ -36,6 +37,7 @@ class Stage(enum.StrEnum):
 
     READING = "reading the log"
     REPLAYING = "replaying the policy"
+    EVALUATING = "evaluating the methods"
     SIMULATING = "simulating the bias"
 
 
@@ -52,6 +54,7 @@ def debias(
     allocation: Literal["independent", "shares"] = "independent",
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
+    evaluate: bool = True,
     progress: Callable[[str], None] | None = None,
     **reading: Any,
 ) -> Analysis:
@@ -72,6 +75,8 @@ def debias(
         allocation: how the pulls of a batch were allocated, where the log has batches: each choice drawn independently, or
             "shares", the probabilities rounded to whole numbers.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
+        evaluate: whether to simulate logs like this one at the estimates and recommend the method that does best on them; without
+            it, or in a log too long for that, the recommendation is the method that assumes the least.
         progress: called before each part of the work with a `Stage` or the name of a method.
         reading: other arguments of `read_log`.
 
@@ -79,8 +84,8 @@ def debias(
     >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
     >>> frame = pandas.DataFrame({"arm": history.arms, "reward": history.rewards})
     >>> analysis = jb.debias(jax.random.key(1), frame, jb.Greedy(), jb.Normal(sigma=1.0))
-    >>> analysis.recommended.method, analysis.fit.fits
-    ('mean_matching', True)
+    >>> analysis.recommended.corrects, analysis.fit.fits
+    (True, True)
     """
     report = progress or (lambda _: None)
     check_level(level)
@@ -89,7 +94,8 @@ def debias(
         log = read_log(log, **reading)
     with jax.enable_x64(True):
         ending = {"stop": stop, "num_steps": num_steps}
-        return _analyse(key, _prepare(log, opening, allocation), policy, family, Request(methods, level, fit, ending, report))
+        request = Request(methods, level, fit, ending, evaluate, report)
+        return _analyse(key, _prepare(log, opening, allocation), policy, family, request)
 
 
 class Request(NamedTuple):
@@ -100,6 +106,7 @@ class Request(NamedTuple):
         level: of the intervals.
         fit: settings of the policy to be estimated first.
         ending: the rule that could stop the experiment, and how many steps it could have had.
+        evaluate: whether the methods are evaluated on logs like this one.
         report: called before each part of the work.
     """
 
@@ -107,6 +114,7 @@ class Request(NamedTuple):
     level: float
     fit: Sequence[str]
     ending: dict[str, Any]
+    evaluate: bool
     report: Callable[[str], None]
 
 
@@ -128,10 +136,11 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     history = log.history
     family, assumptions = assume_family(history, policy, family)
     _check(history, policy, family, request.level)
-    fit_key, comparison_key, bias_key = (jax.random.fold_in(key, purpose) for purpose in range(3))
+    fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
     comparison = _compare(comparison_key, log, policy, family, request)
-    recommended = recommend(comparison, policy, fit)
+    evaluation = _evaluate(evaluation_key, history, policy, family, fit, comparison, request)
+    recommended = recommend(comparison, policy, fit, evaluation)
     estimate = comparison.estimates[recommended.method]
     if isinstance(family, UnknownSigma):
         within = sigma_within_arms(history, family)
@@ -144,6 +153,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         fitted=fitted,
         fit=fit,
         comparison=comparison,
+        evaluation=evaluation,
         recommended=recommended,
         bias=_bias(bias_key, history, policy, family, estimate.mean, request) if recommended.corrects else None,
         best=find_best_arm(estimate, request.level),
@@ -203,6 +213,31 @@ def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         **request.ending,
     )
     return dataclasses.replace(comparison, reasons=comparison.reasons | left_out)
+
+
+def _evaluate(
+    key: PRNGKeyArray,
+    history: History,
+    policy: Any,
+    family: Any,
+    fit: PolicyFit | None,
+    comparison: Comparison,
+    request: Request,
+) -> Evaluation | None:
+    """How the methods do on logs simulated at the estimates; None where there is nothing to correct, or no choice, or no time."""
+    number, methods = evaluated_logs(history), to_evaluate(comparison)
+    known = fit is not None and fit.fits and complete_policy(policy).is_adaptive
+    unpulled = bool(np.any(comparison.pulls == 0))
+    if not (request.evaluate and known and number) or unpulled or len(set(methods) - {"sample_mean"}) < 2:
+        return None
+    request.report(Stage.EVALUATING)
+    base = comparison.estimates["bias_corrected" if "bias_corrected" in methods else methods[-1]]
+    simulated = family
+    if isinstance(family, UnknownSigma):
+        simulated = Normal(sigma=estimated_sigma(base, sigma_within_arms(history, family)))
+    options: Any = dict(level=request.level, assumed=family, num_paths=EVALUATION_PATHS, **request.ending)
+    everything = list(dict.fromkeys(["sample_mean", *methods]))
+    return evaluate_like(key, history, policy, simulated, base.mean, methods=everything, num_trials=number, **options)
 
 
 def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, request: Request) -> ArmBias | None:

@@ -10,6 +10,7 @@ from jaxbias.bias.at_given_means import ArmBias
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.registry import METHODS
+from jaxbias.evaluation import Evaluation
 from jaxbias.logs import Log
 from jaxbias.policy_fit.check import PolicyFit
 from jaxbias.policy_fit.tuning import Fitted
@@ -24,6 +25,7 @@ class Reason(enum.Enum):
     POLICY_UNKNOWN = enum.auto()
     POLICY_DOES_NOT_FIT = enum.auto()
     NOTHING_TO_CORRECT = enum.auto()  # the arms were chosen without looking at the rewards
+    EVALUATED = enum.auto()  # the least error on simulated logs like this one
     PREFERRED = enum.auto()  # the first of the preferred methods that converged for every arm
     NONE_CONVERGED = enum.auto()  # none of the preferred methods did
     NONE_TRIED = enum.auto()  # none of the preferred methods was tried, or none applies
@@ -37,6 +39,22 @@ class WeightingLoss(NamedTuple):
     effective: float  # sample size
 
 
+class EvaluatedChoice(NamedTuple):
+    """What the evaluation says for the recommended method.
+
+    Fields:
+        error: its root mean squared error on simulated logs like this one, over all arms.
+        naive_error: that of the sample mean.
+        coverage: of its intervals.
+        num_trials: how many logs were simulated.
+    """
+
+    error: float
+    naive_error: float
+    coverage: float
+    num_trials: int
+
+
 class Recommendation(NamedTuple):
     """Which method to believe for this log, and why.
 
@@ -48,6 +66,7 @@ class Recommendation(NamedTuple):
         least_pulls: of the arms that were pulled.
         few_pulls: the arms whose pulls are too few for more than a wide interval.
         weighting_loss: where propensity weighting is no substitute, by how much.
+        evaluated: what the evaluation says for it, where that is the reason.
     """
 
     method: str
@@ -57,6 +76,7 @@ class Recommendation(NamedTuple):
     least_pulls: int = 0
     few_pulls: tuple[int, ...] = ()
     weighting_loss: WeightingLoss | None = None
+    evaluated: EvaluatedChoice | None = None
 
 
 class BestArm(NamedTuple):
@@ -151,6 +171,7 @@ class Analysis:
         fitted: the settings of the policy that were estimated from the log, by name.
         fit: whether the policy explains the choices; None where it is not known.
         comparison: every method that applies, and why the others do not.
+        evaluation: how the methods do on logs simulated at the estimates; None where they were not evaluated.
         recommended: the method to believe, and why.
         bias: the average error of the sample means of such a log, if the recommended estimates are right.
         best: the best arm and its margin; None where fewer than two arms can be compared.
@@ -166,6 +187,7 @@ class Analysis:
     fitted: dict[str, Fitted]
     fit: PolicyFit | None
     comparison: Comparison
+    evaluation: Evaluation | None
     recommended: Recommendation
     bias: ArmBias | None
     best: BestArm | None

@@ -17,6 +17,16 @@ WORK = 2**31  # steps of all paths together: about 20 seconds each time
 INTEGRALS = 2**16  # log-probabilities in units of a closed form, for which paths are run unasked: a minute; beyond, many minutes
 BIAS_STEPS = 2**28  # steps x arms x trials of the estimated bias: a few seconds
 BIAS_TRIALS = (2**11, 2**14)  # at least, at most: a Monte Carlo error of a fiftieth to a hundredth of a sample mean's spread
+EVALUATION_STEPS = 2**28  # steps of all paths with which one method estimates all logs of an evaluation: a few seconds
+EVALUATED_LOGS = (50, 200)  # at least, at most: with fewer a coverage is not known; with 200 it is to 1 or 2%
+EVALUATION_PATHS = 512  # of each log: a Monte Carlo error of a twentieth of the standard error
+
+
+def evaluated_logs(history: History) -> int:
+    """How many logs the methods are evaluated on; 0 where the log is too long for that."""
+    number = EVALUATION_STEPS // (EVALUATION_PATHS * history.num_steps)
+    fewest, most = EVALUATED_LOGS
+    return 0 if number < fewest else min(number, most)
 
 
 def too_long(history: History, methods: Sequence[str]) -> dict[str, ArgumentError]:

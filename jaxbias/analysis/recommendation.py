@@ -5,19 +5,24 @@ from typing import Any
 
 import numpy as np
 
-from jaxbias.analysis.findings import Reason, Recommendation, WeightingLoss
+from jaxbias.analysis.findings import EvaluatedChoice, Reason, Recommendation, WeightingLoss
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.registry import FALLBACKS, METHODS, PREFERRED
+from jaxbias.evaluation import Evaluation, MethodFigures
 from jaxbias.policies import complete_policy
 from jaxbias.policy_fit.check import PolicyFit
 
 ALMOST_ALL = 0.95  # of an arm's pulls: weights that keep more than that lose nothing worth reporting
+CLEAR = 2  # Monte Carlo standard errors: what an evaluation may be off by
+SHORT, SHORT_OF_AN_ARM = 0.01, 0.03  # of the level: intervals that cover less often than that, on average and for one arm, do not
+WELL_PULLED = 1.02  # times the error of the sample mean for arms that were pulled often: no correction there without evidence
+USABLE = 0.9  # of the estimates: a method that fails more often is not one to recommend
 FEW_PULLS = 5  # with fewer, the interval of an arm says little
 
 
-def recommend(comparison: Comparison, policy: Any, fit: PolicyFit | None) -> Recommendation:
-    """The method to believe for this log, among those in the comparison."""
+def recommend(comparison: Comparison, policy: Any, fit: PolicyFit | None, evaluation: Evaluation | None = None) -> Recommendation:
+    """The method to believe for this log, among those in the comparison: by its evaluation, or else by what it assumes."""
     estimates = comparison.estimates
     if fit is None:
         return _without_policy(comparison, Reason.POLICY_UNKNOWN)
@@ -25,11 +30,52 @@ def recommend(comparison: Comparison, policy: Any, fit: PolicyFit | None) -> Rec
         return _without_policy(comparison, Reason.POLICY_DOES_NOT_FIT)
     if not complete_policy(policy).is_adaptive and "sample_mean" in estimates:
         return Recommendation("sample_mean", corrects=True, reason=Reason.NOTHING_TO_CORRECT)
+    if evaluation is not None and (best := best_evaluated(comparison, evaluation)) is not None:
+        return _evaluated(comparison, evaluation, best)
     tried = tuple(method.name for method in PREFERRED if method.name in estimates)
     for method in tried:
         if converged_for_all(estimates[method], comparison.pulls):
-            return _preferred(comparison, method, tried)
+            return _described(comparison, method, Reason.PREFERRED, tried)
     return _without_policy(comparison, Reason.NONE_CONVERGED if tried else Reason.NONE_TRIED, tried)
+
+
+def to_evaluate(comparison: Comparison) -> list[str]:
+    """The methods that could be recommended: they gave an estimate of every arm, by correcting or by shrinking."""
+    able = [name for name, method in METHODS.items() if method.corrects or name in ("sample_mean", "shrinkage")]
+    estimates = comparison.estimates
+    return [name for name in able if name in estimates and converged_for_all(estimates[name], comparison.pulls)]
+
+
+def best_evaluated(comparison: Comparison, evaluation: Evaluation) -> str | None:
+    """The method with the least error among those that can be believed; None where there is none.
+
+    Its intervals must cover, and it may be neither more biased than the sample mean nor have more error for arms that were pulled
+    often: each up to its Monte Carlo error.
+    """
+    naive = evaluation.methods.get("sample_mean")
+    candidates = to_evaluate(comparison)
+    if naive is None:
+        return None
+
+    def is_good(figures: MethodFigures) -> bool:
+        covered = figures.coverage + CLEAR * figures.coverage_stderr
+        average = figures.average_coverage + CLEAR * figures.average_coverage_stderr
+        covers = average >= evaluation.level - SHORT and bool(np.all(covered >= evaluation.level - SHORT_OF_AN_ARM))
+        no_bias = figures.rms_bias <= naive.rms_bias + CLEAR * naive.rms_bias_stderr
+        many, many_error = naive.rmse_by_pulls[-1], naive.rmse_by_pulls_stderr[-1]
+        no_worse = figures.rmse_by_pulls[-1] <= WELL_PULLED * many + many_error
+        return bool(figures.usable.min() >= USABLE and covers and no_bias and no_worse)
+
+    good = [name for name in candidates if name in evaluation.methods and is_good(evaluation.methods[name])]
+    return min(good, key=lambda name: evaluation.methods[name].average_mse) if good else None
+
+
+def _evaluated(comparison: Comparison, evaluation: Evaluation, method: str) -> Recommendation:
+    figures, naive = evaluation.methods[method], evaluation.methods["sample_mean"]
+    choice = EvaluatedChoice(
+        float(np.sqrt(figures.average_mse)), float(np.sqrt(naive.average_mse)), figures.average_coverage, evaluation.num_trials
+    )
+    return _described(comparison, method, Reason.EVALUATED, tuple(evaluation.methods))._replace(evaluated=choice)
 
 
 def converged_for_all(estimate: Estimate, pulls: np.ndarray) -> bool:
@@ -37,12 +83,12 @@ def converged_for_all(estimate: Estimate, pulls: np.ndarray) -> bool:
     return bool(np.all(np.asarray(estimate.converged)[pulls > 0]))
 
 
-def _preferred(comparison: Comparison, method: str, tried: tuple[str, ...]) -> Recommendation:
+def _described(comparison: Comparison, method: str, reason: Reason, tried: tuple[str, ...]) -> Recommendation:
     pulls = comparison.pulls
     return Recommendation(
         method,
         corrects=True,
-        reason=Reason.PREFERRED,
+        reason=reason,
         tried=tried,
         least_pulls=int(pulls[pulls > 0].min()),
         few_pulls=tuple(np.flatnonzero((pulls > 0) & (pulls < FEW_PULLS)).tolist()),

@@ -109,6 +109,9 @@ def debias(
     save_config: Annotated[
         Path | None, typer.Option(help="Write the settings to a file for --config.", metavar="FILE.toml")
     ] = None,
+    evaluated: Annotated[
+        bool, typer.Option("--evaluate/--no-evaluate", help="Recommend by how the methods do on logs simulated like this one.")
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors on standard error.")] = False,
     arm: Annotated[list[str] | None, _of_log("Label of an arm; once for each arm in order, including arms never pulled.")] = None,
     opening: Annotated[Opening | None, _of_log("Whether the first pull of each arm was forced (forced) or chosen.")] = None,
@@ -143,7 +146,7 @@ def debias(
         use_cache()
         reading = {name: settings[name] for name in READING_SETTINGS if name in settings}
         read = jb.read_log(source, trial=trial, first=first, **reading)
-        analysis = _analyse(read, settings, seed, progress)
+        analysis = _analyse(read, settings, seed, evaluated, progress)
     if save_config is not None:
         write_config(save_config, {name: value for name, value in settings.items() if value != [ESTIMATE]})
     if out is not None:
@@ -182,12 +185,13 @@ def _merge(from_file: dict[str, Any], typed: dict[str, Any]) -> dict[str, Any]:
     return {**kept, **typed, **({"columns": columns} if columns else {})}
 
 
-def _analyse(log: Any, settings: dict[str, Any], seed: int, progress: Any) -> Any:
+def _analyse(log: Any, settings: dict[str, Any], seed: int, evaluated: bool, progress: Any) -> Any:
     """The call of `jaxbias.debias` that the settings describe."""
     design = build_collection(settings, log.labels, log.history.num_steps)
     methods = [str(method) for method in settings["method"]] if "method" in settings else None
     level = settings.get("level", 0.95)
-    return jb.debias(make_key(seed), log, level=level, methods=methods, progress=progress, **design._asdict())
+    asked: Any = dict(level=level, methods=methods, evaluate=evaluated, progress=progress)
+    return jb.debias(make_key(seed), log, **asked, **design._asdict())
 
 
 @contextmanager

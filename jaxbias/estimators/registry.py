@@ -45,8 +45,8 @@ class Method:
         knows_stopping: whether it stays right where a rule could stop the experiment.
         holds_at_every_step: whether its intervals hold at all steps together, so that differences are between their ends.
         corrects: whether its means are free of the bias, where its needs are met.
-        preference: its rank among the methods that correct, the best first: by bias left, error and coverage in the settings of
-            the paper. None where it is never preferred.
+        preference: its rank among the methods that correct, where they are not evaluated on logs like the one at hand: the one
+            with the least bias first. None where it is never preferred.
         fallback: its rank where the policy is not known or does not fit, the one that assumes the least first. None where it
             needs the policy.
     """
@@ -142,7 +142,7 @@ _ALL = (
         cost=Cost.SIMULATION,
         knows_stopping=True,
         corrects=True,
-        preference=5,
+        preference=6,
     ),
     Method(
         name="shrinkage",
@@ -161,6 +161,7 @@ _ALL = (
         cost=Cost.SIMULATION,
         knows_stopping=True,
         corrects=True,
+        preference=5,
     ),
     Method(
         name="batched_ols",

@@ -57,6 +57,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
     return {
         "log": {"name": analysis.log.name, "rows": analysis.log.history.num_steps},
         "arms": [_arm_document(analysis, arm) for arm in range(len(labels))],
+        "evaluation": analysis.evaluation and evaluation_document(analysis.evaluation, name_of),
         "recommended": {"method": recommended.method, "why": why, "corrects": recommended.corrects},
         "best": best and {**best._asdict(), "arm": labels[best.arm], "runner_up": labels[best.runner_up], "clear": best.is_clear},
         "bias_trials": analysis.bias and analysis.bias.num_trials,

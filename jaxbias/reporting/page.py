@@ -8,7 +8,14 @@ from jaxbias.analysis.findings import Analysis
 from jaxbias.reporting.assumptions import warnings_of
 from jaxbias.reporting.formatting import count, level, p_value
 from jaxbias.reporting.labels import plain_text, short_names
-from jaxbias.reporting.page_tables import bias_table, calibration_table, diagnostics_table, main_table, surprise_table
+from jaxbias.reporting.page_tables import (
+    bias_table,
+    calibration_table,
+    diagnostics_table,
+    evaluation_table,
+    main_table,
+    surprise_table,
+)
 from jaxbias.reporting.plots import plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
 from jaxbias.reporting.provenance import describe_provenance
 from jaxbias.reporting.sentences import describe_distrust, sentences
@@ -43,6 +50,8 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         verdict=_plain_texts(sentence for sentence in sentences(analysis) if sentence not in distrust),
         assumed=_plain_texts(warnings_of(analysis)),
         main=main_table(analysis),
+        evaluation=evaluation_table(analysis),
+        evaluated="" if analysis.evaluation is None else count(analysis.evaluation.num_trials),
         doubts=_plain_texts(describe_doubts(analysis)),
         calibration=calibration_table(analysis),
         calibration_p_value="" if analysis.fit is None else p_value(analysis.fit.calibration_p_value),

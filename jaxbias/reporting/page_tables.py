@@ -42,6 +42,21 @@ def _sample_mean_cell(analysis: Analysis, arm: int, stderr: float) -> dict[str, 
     return {"method": "sample_mean", "mean": mean, "ends": "", "doubtful": False}
 
 
+def evaluation_table(analysis: Analysis) -> list[list[str]]:
+    """How each method does on logs simulated at the estimates: bias, error, coverage and width, over all arms."""
+    if analysis.evaluation is None:
+        return []
+    averages = ("average_bias", "rms_bias", "average_mse", "average_width")
+    return [
+        [
+            name,
+            *(figure(getattr(figures, one), getattr(figures, f"{one}_stderr")) for one in averages),
+            figure(100 * figures.average_coverage, 100 * figures.average_coverage_stderr, unit="%"),
+        ]
+        for name, figures in analysis.evaluation.methods.items()
+    ]
+
+
 def calibration_table(analysis: Analysis) -> list[list[str]]:
     """How often arms were chosen, by the probability that the policy gave them."""
     rows = analysis.fit.calibration if analysis.fit is not None else ()

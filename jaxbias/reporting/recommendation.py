@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jaxbias.analysis.findings import Reason, Recommendation
 from jaxbias.estimators.registry import METHODS
-from jaxbias.reporting.formatting import count_pulls, sample_size
+from jaxbias.reporting.formatting import count, count_pulls, number, percent, sample_size
 from jaxbias.reporting.labels import name_some, quote
 
 WHY_PREFERRED = {
@@ -21,6 +21,8 @@ def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
     match recommended.reason:
         case Reason.NOTHING_TO_CORRECT:
             return "the arms were chosen without looking at the rewards: nothing to correct"
+        case Reason.EVALUATED:
+            return "; ".join([_describe_evaluated(recommended), *_describe_pulls(recommended, labels)])
         case Reason.PREFERRED:
             return "; ".join(_describe_preferred(recommended, labels))
         case Reason.POLICY_UNKNOWN:
@@ -49,9 +51,27 @@ def _describe_preferred(recommended: Recommendation, labels: Sequence[str]) -> l
     said = WHY_PREFERRED.get(method, f"it gives {METHODS[method].summary}")
     if method == "mean_matching" and "conditional_mle" not in recommended.tried:
         said = MATCHING_ALONE
+    return [said, *_describe_pulls(recommended, labels)]
+
+
+def _describe_evaluated(recommended: Recommendation) -> str:
+    """The figures for which it is recommended."""
+    found = recommended.evaluated
+    assert found is not None
+    logs = f"{count(found.num_trials)} logs simulated at these estimates"
+    if recommended.method == "sample_mean":
+        return f"no method had less error on {logs}"
+    return (
+        f"on {logs} it had the smallest error of the methods whose intervals cover: a root mean squared error of "
+        f"{number(found.error)} where the sample mean has {number(found.naive_error)}, and intervals that held the mean "
+        f"{percent(found.coverage)} of the time"
+    )
+
+
+def _describe_pulls(recommended: Recommendation, labels: Sequence[str]) -> list[str]:
     few = name_some(labels[arm] for arm in recommended.few_pulls)
     caution = f" ({few} too few for more than a wide interval)" if few else ""
-    parts = [said, f"it converged for every arm; the least pulled has {count_pulls(recommended.least_pulls)}{caution}"]
+    parts = [f"it converged for every arm; the least pulled has {count_pulls(recommended.least_pulls)}{caution}"]
     if (loss := recommended.weighting_loss) is not None:
         pulls = f"the {count_pulls(loss.pulls)} of {quote(labels[loss.arm])}"
         parts.append(f"propensity weighting would make {pulls} worth {sample_size(loss.effective)}")

@@ -27,7 +27,7 @@ def make_table(title: str, *columns: str, left: tuple[int, ...] = (), whole: tup
     """A table with numbers on the right, and words on the left in the columns of these places; `whole` columns are not cut."""
     table = Table(title=title, title_justify="left")
     for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place in left else "right", no_wrap=place in whole or None)
+        table.add_column(column, justify="left" if place in left else "right", no_wrap=place in whole)
     return table
 
 

@@ -9,10 +9,12 @@ from jaxbias._core.errors import NameOf
 from jaxbias.reporting.formatting import count, figure, interval, level, number
 from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.evaluation import print_averages
 
 if TYPE_CHECKING:
     from jaxbias.analysis.findings import Analysis
 
+EVALUATION_TITLE = "How the methods do on logs simulated at these estimates"
 MOST_ARMS = 10  # for which every method is printed; with more arms, only the recommended one and the sample mean
 
 
@@ -35,6 +37,8 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
         say(
             console, f"Of {len(analysis.labels)} arms only the recommended estimate is printed; the report and the JSON have all."
         )
+    if analysis.evaluation is not None:
+        print_averages(console, analysis.evaluation, EVALUATION_TITLE)
     for name, fitted in analysis.fitted.items():
         ends = interval(fitted.lower, fitted.upper)
         say(console, f"{name} was estimated from the log: {number(fitted.value)} {ends}.")

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from jaxbias.reporting.formatting import count, figure, given, level, percent
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
 
@@ -14,15 +16,8 @@ AVERAGES = ("average_bias", "rms_bias", "average_mse", "average_width")
 
 def print_evaluation(evaluation: "Evaluation", reasons: dict[str, str]) -> None:
     """Prints the averages over arms of each method, then the figures of every arm, and which methods do not apply."""
-    console = make_console()
-    coverage = f"coverage of {level(evaluation.level)}"
-    headers = ("method", "bias", "root mean square bias", "MSE", "width", coverage)
-    table = make_table("Averages over arms", *headers, left=(0,), whole=(0,))
-    for name, figures in evaluation.methods.items():
-        averages = (figure(getattr(figures, one), getattr(figures, f"{one}_stderr")) for one in AVERAGES)
-        covered = _percent(figures.average_coverage, figures.average_coverage_stderr)
-        add_row(console, table, name, *averages, covered)
-    console.print(table)
+    console, coverage = make_console(), f"coverage of {level(evaluation.level)}"
+    print_averages(console, evaluation, "Averages over arms")
     arms = make_table("Every arm", "method", "arm", "mean", "bias", "MSE", coverage, MISSES, left=(0,), whole=(0,))
     for name, figures in evaluation.methods.items():
         for arm, mean in enumerate(evaluation.mean):
@@ -35,6 +30,17 @@ def print_evaluation(evaluation: "Evaluation", reasons: dict[str, str]) -> None:
     say(console, f"{count(evaluation.num_trials)} simulated logs; \N{PLUS-MINUS SIGN} is the Monte Carlo standard error.")
     for name, reason in reasons.items():
         say(console, f"{name} does not apply: {reason}")
+
+
+def print_averages(console: Console, evaluation: "Evaluation", title: str) -> None:
+    """The averages over arms of each method."""
+    headers = ("method", "bias", "RMS bias", "MSE", "width", f"coverage of {level(evaluation.level)}")
+    table = make_table(title, *headers, left=(0,), whole=(0,))
+    for name, figures in evaluation.methods.items():
+        averages = (figure(getattr(figures, one), getattr(figures, f"{one}_stderr")) for one in AVERAGES)
+        covered = _percent(figures.average_coverage, figures.average_coverage_stderr)
+        add_row(console, table, name, *averages, covered)
+    console.print(table)
 
 
 def _percent(share: float, stderr: float) -> str:
