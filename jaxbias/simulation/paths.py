@@ -11,7 +11,17 @@ from jaxbias._core.settings import settings
 from jaxbias.history import History
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
 from jaxbias.rewards import Family, at_arm, complete_family
-from jaxbias.simulation.steps import ONE_BY_ONE, Batching, Problem, make_steps, run_trials, start_trials, statistics_of
+from jaxbias.simulation.steps import (
+    ONE_BY_ONE,
+    Batching,
+    Emit,
+    Problem,
+    Progress,
+    make_steps,
+    run_trials,
+    start_trials,
+    statistics_of,
+)
 from jaxbias.stopping import StoppingRule
 
 
@@ -133,10 +143,33 @@ def simulate_paths(
 
 def _follow(problem: Problem, words: Array, design: Design) -> tuple[Any, ArmStatistics]:
     """Paths of a design: their states at the end, and what each arm has."""
+    progress, _ = _run(problem, words, design, emit=lambda *_: None)
+    return progress.state, statistics_of(progress)
+
+
+def _run(problem: Problem, words: Array, design: Design, emit: Emit) -> tuple[Progress, Any]:
     steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
     start = start_trials(problem, design.batching, words.shape[-1])
-    progress, _ = run_trials(problem, words, start, steps, emit=lambda *_: None)
-    return progress.state, statistics_of(progress)
+    return run_trials(problem, words, start, steps, emit=emit)
+
+
+class Steps(NamedTuple):
+    """The steps of one path, or of each."""
+
+    arms: Int[Array, "*paths steps"]
+    rewards: Float[Array, "*paths steps"]
+    free: Bool[Array, "*paths steps"]  # whether the policy chose
+    taken: Bool[Array, "*paths steps"]  # whether the path had not ended before
+
+
+def simulate_steps(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design) -> Steps:
+    """The same paths as those of `simulate_paths`, step by step."""
+    problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=mean, stop=design.stop)
+    problem, number = problem.for_steps(design.arms.shape[0]), jnp.arange(design.arms.shape[0])
+    progress, (arms, rewards) = _run(problem, words, design, emit=lambda _, outcome: (outcome.arm, outcome.reward))
+    arms, rewards = arms.T, rewards.T
+    taken = jnp.ones(arms.shape, bool) if progress.length is None else number[None] < progress.length[:, None]
+    return Steps(arms=arms, rewards=rewards, free=taken & ~design.forced[None], taken=taken)
 
 
 def average_pulled(paths: Paths) -> tuple[Float[Array, " arms"], Float[Array, "paths arms"], Float[Array, " arms"]]:
