@@ -9,6 +9,7 @@ from . import reporting as reporting
 from ._core.devices import use_all_cores as use_all_cores
 from ._core.errors import ArgumentError as ArgumentError
 from .analysis.debiasing import debias as debias
+from .analysis.influence import influence as influence
 from .bias import measure_bias as measure_bias
 from .estimators.batched_ols import batched_ols as batched_ols
 from .estimators.bias_corrected import bias_corrected as bias_corrected

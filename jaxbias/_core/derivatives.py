@@ -196,8 +196,16 @@ def _implicit_jvp(slopes: Slopes, primals: Any, tangents: Any) -> tuple[Array, A
     if which:
         found = _first_only(slopes(which, held(settings), held(context)), inputs)
         flat = jnp.concatenate([jnp.ravel(of_settings[place]).astype(tangent.dtype) for place in which])
-        tangent = tangent + jnp.einsum("...ij,j->...i", found, flat)
+        tangent = tangent + _product(found, flat)
     return implicit(slopes, solution, jacobian, figures, settings, context), tangent
+
+
+def _product(matrix: Float[Array, "*trials unknowns numbers"], vector: Float[Array, " numbers"]) -> Array:
+    """matrix . vector, where NaN times 0 is 0, and so in the transposed product."""
+    bad = jnp.isnan(matrix)
+    spoilt = lambda given: bad & (given != 0)
+    by_entry = _spoil(jnp.broadcast_to(vector, matrix.shape), spoilt, spoilt)
+    return jnp.sum(jnp.where(bad, 1, matrix) * by_entry, axis=-1)
 
 
 @jax.custom_jvp

@@ -15,6 +15,7 @@ from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
+from jaxbias.analysis.influence import find_influence
 from jaxbias.analysis.limits import EVALUATION_PATHS, bias_trials, evaluated_logs, matching_paths, too_long, too_slow
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
 from jaxbias.bias.at_given_means import ArmBias, bias_at
@@ -161,6 +162,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         assumptions=assumptions,
         distrust=_distrust(fit, recommended, comparison),
         key_words=key_words(key),
+        influence=find_influence(estimate, history, family, policy),
     )
 
 

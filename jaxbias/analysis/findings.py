@@ -123,6 +123,50 @@ class FewPulls(NamedTuple):
     lead_upper: float
 
 
+class MovingRow(NamedTuple):
+    """A row of the log, and the estimate it moves.
+
+    Fields:
+        step: of the row, from 0.
+        arm, reward: what it pulled, and what that gave.
+        estimate_of: the arm whose estimate it moves.
+        weight: by how much for each unit of the reward.
+        shift: how far the row has moved it, from what it would be with the average of the arm's other rows in its place; NaN for
+            the only row of an arm.
+        errors: the same in standard errors, without its sign.
+    """
+
+    step: int
+    arm: int
+    reward: float
+    estimate_of: int
+    weight: float
+    shift: float
+    errors: float
+
+
+class CarriedEstimate(NamedTuple):
+    """An estimate that one row carries: alone, by its weight, or by how far its reward is from the others."""
+
+    arm: int
+    row: MovingRow
+    alone: bool
+
+
+class Influence(NamedTuple):
+    """How the rows of a log move the recommended estimates.
+
+    Fields:
+        moved: (arms, steps), the derivative of each estimate in each reward.
+        rows: those that move an estimate most, in its standard errors.
+        carried: the estimates that one row carries.
+    """
+
+    moved: np.ndarray
+    rows: tuple[MovingRow, ...]
+    carried: tuple[CarriedEstimate, ...]
+
+
 class Assumed(enum.Enum):
     """What the analysis assumed because it was not given."""
 
@@ -179,6 +223,7 @@ class Analysis:
         assumptions: what was not given and had to be assumed.
         distrust: the reasons not to trust the recommended figures; empty where there are none.
         key_words: the data of the random key.
+        influence: the rows that move the recommended estimates most; None where that is not known.
     """
 
     log: Log
@@ -195,6 +240,7 @@ class Analysis:
     assumptions: tuple[Assumption, ...]
     distrust: tuple[Distrust, ...]
     key_words: tuple[int, ...]
+    influence: Influence | None = None
 
     @property
     def estimate(self) -> Estimate:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxbias._core.derivatives import safe_sqrt
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -98,7 +99,7 @@ def _one(history: History, known: Any, control: Any) -> ByBatch:
     freedom = history.num_steps - jnp.sum(pulls > 0)
     if known is None:
         squares = jnp.sum(jnp.square(history.rewards - means[batch, history.arms]))
-        sigma = jnp.sqrt(squares / jnp.maximum(freedom, 1).astype(count.dtype))
+        sigma = safe_sqrt(squares / jnp.maximum(freedom, 1).astype(count.dtype))
     else:
         sigma, freedom = known.astype(count.dtype), jnp.asarray(jnp.iinfo(jnp.int32).max)
     by_arm = jnp.broadcast_to(sigma, (num_arms,))
@@ -112,7 +113,7 @@ def _one(history: History, known: Any, control: Any) -> ByBatch:
 
 def _weighted(precision: Float[Array, "batches arms"], values: Float[Array, "batches arms"]) -> tuple[Array, Array, Array]:
     """Batches weighted with the root of their precision: every one then counts with a variance of one."""
-    root = jnp.sqrt(precision)
+    root = jnp.where(precision > 0, jnp.sqrt(jnp.where(precision > 0, precision, 1)), 0)  # the root of 0 has no derivative
     total, batches = jnp.sum(root, axis=0), jnp.sum(precision > 0, axis=0)
     usable = total > 0
     safe = jnp.where(usable, total, 1)

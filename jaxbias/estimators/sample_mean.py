@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.derivatives import safe_sqrt
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
@@ -66,7 +67,7 @@ def estimate_from_means(method: str, history: History, family: BaseFamily, level
 def summarise(history: History) -> ArmSummary:
     """Pulls, means and standard deviations of each arm."""
     pulls, mean, squares = history.statistics.pulls, history.statistics.mean, squares_within(history)
-    spread = jnp.sqrt(squares / jnp.maximum(pulls - 1, 1).astype(squares.dtype))
+    spread = safe_sqrt(squares / jnp.maximum(pulls - 1, 1).astype(squares.dtype))
     return ArmSummary(pulls=pulls, mean=jnp.where(pulls > 0, mean, jnp.nan), deviation=jnp.where(pulls > 1, spread, jnp.nan))
 
 
@@ -79,7 +80,7 @@ def squares_within(history: History) -> Float[Array, "*trials arms"]:
 def naive_stderr(summary: ArmSummary, family: BaseFamily) -> Float[Array, "*trials arms"]:
     """The standard deviation of one reward, by the family or estimated, over the root of the pulls; NaN without a pull."""
     if family.has_variance:
-        deviation = jnp.vectorize(lambda mean: jnp.sqrt(family.variance(mean)), signature="(k)->(k)")(summary.mean)
+        deviation = jnp.vectorize(lambda mean: safe_sqrt(family.variance(mean)), signature="(k)->(k)")(summary.mean)
     else:
         deviation = summary.deviation
     root = jnp.sqrt(jnp.maximum(summary.pulls, 1).astype(deviation.dtype))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
-from jaxbias._core.derivatives import moving_with, undefined_where
+from jaxbias._core.derivatives import moving_with, undefined_in
 from jaxbias._core.layout import materialize, trials_minor
 from jaxbias._core.settings import NON_NEGATIVE, Allowed, is_zero, one_of
 
@@ -41,7 +41,7 @@ def choice_log_probs(index: Float[Array, " arms"], tau: float | Float[Array, ""]
 
     def without_noise() -> Array:
         best = _best_log_probs(index, ties)
-        return moving_with(best, jnp.broadcast_to(undefined_where(tau <= 0, tau), best.shape))  # no derivative in tau at 0
+        return moving_with(best, jnp.broadcast_to(undefined_in(tau <= 0, tau), best.shape))  # no derivative in tau at 0
 
     return jax.lax.cond(tau > 0, lambda: log_softmax(index / jnp.where(tau > 0, tau, 1)), without_noise)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxbias._core.errors import NameOf
 
 if TYPE_CHECKING:
-    from jaxbias.analysis.findings import Analysis
+    from jaxbias.analysis.findings import Analysis, Influence
     from jaxbias.bias.measured import BiasSummary
     from jaxbias.evaluation import Evaluation
     from jaxbias.policy_fit.check import PolicyFit
@@ -64,6 +64,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "fit": fit and _fit_document(fit, labels),
         "fitted": {name: value._asdict() for name, value in analysis.fitted.items()},
         "not_applicable": {name: why.describe(name_of) for name, why in analysis.comparison.reasons.items()},
+        "influence": analysis.influence and _influence_document(analysis.influence, labels),
         "level": analysis.comparison.level,
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),
@@ -84,6 +85,13 @@ def _arm_document(analysis: "Analysis", arm: int) -> dict[str, Any]:
     if analysis.bias is not None:
         document |= {"bias": analysis.bias.bias[arm], "bias_stderr": analysis.bias.stderr[arm]}
     return document
+
+
+def _influence_document(influence: "Influence", labels: tuple[str, ...]) -> dict[str, Any]:
+    """The rows that move the estimates most, and the estimates that one row carries; without the table of all rows."""
+    name = lambda row: {**row._asdict(), "arm": labels[row.arm], "estimate_of": labels[row.estimate_of]}
+    carried = [{"arm": labels[one.arm], "row": name(one.row), "alone": one.alone} for one in influence.carried]
+    return {"rows": [name(row) for row in influence.rows], "carried": carried}
 
 
 def _fit_document(fit: "PolicyFit", labels: tuple[str, ...]) -> dict[str, Any]:

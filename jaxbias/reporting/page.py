@@ -13,10 +13,11 @@ from jaxbias.reporting.page_tables import (
     calibration_table,
     diagnostics_table,
     evaluation_table,
+    influence_table,
     main_table,
     surprise_table,
 )
-from jaxbias.reporting.plots import plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
+from jaxbias.reporting.plots import plot_bias, plot_estimates, plot_fit, plot_influence, plot_running_means, to_svg
 from jaxbias.reporting.provenance import describe_provenance
 from jaxbias.reporting.sentences import describe_distrust, sentences
 from jaxbias.reporting.statuses import describe_doubts
@@ -57,6 +58,7 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         calibration_p_value="" if analysis.fit is None else p_value(analysis.fit.calibration_p_value),
         surprises=surprise_table(analysis),
         bias=bias_table(analysis),
+        moving=influence_table(analysis),
         bias_trials="" if analysis.bias is None else count(analysis.bias.num_trials),
         diagnostics=[diagnostics_table(analysis, method) for method in analysis.comparison.estimates],
         repeat=describe_provenance(analysis, command),
@@ -72,13 +74,17 @@ def _pictures(analysis: Analysis) -> dict[str, Any]:
     """The figures as SVG. They are marked safe, and nothing else on the page is left unescaped."""
     from markupsafe import Markup
 
-    labels, fit, bias = analysis.labels, analysis.fit, analysis.bias
+    labels, fit, bias, moved = analysis.labels, analysis.fit, analysis.bias, analysis.influence
     forest = plot_estimates(analysis.comparison, labels, recommended=analysis.recommended.method)
     running = plot_running_means(analysis.log.history, labels, estimate=analysis.estimate)
     drawn = {
         "forest": (forest, "Estimates of every method with their intervals, arm by arm"),
         "running": (running, "The sample mean of each arm over the steps, and which arm was chosen when"),
         "fit_picture": (fit and plot_fit(fit), "The log's log-probability among redraws, and the calibration of the policy"),
+        "influence_picture": (
+            moved and plot_influence(moved.moved, analysis.log.history, analysis.estimate, labels),
+            "How far each row of the log has moved each estimate, in standard errors",
+        ),
         "bias_picture": (bias and plot_bias(bias, labels), "The estimated bias of each sample mean, with its Monte Carlo error"),
     }
     return {name: figure and Markup(to_svg(figure, title=title, salt=name)) for name, (figure, title) in drawn.items()}

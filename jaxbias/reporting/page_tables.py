@@ -86,6 +86,24 @@ def surprise_table(analysis: Analysis) -> list[dict[str, Any]]:
     ]
 
 
+def influence_table(analysis: Analysis) -> list[dict[str, Any]]:
+    """The rows that move the estimates most, counted from 1."""
+    rows = () if analysis.influence is None else analysis.influence.rows
+    errors = share_decimals(analysis.estimate.stderr)
+    return [
+        {
+            "step": count(row.step + 1),
+            "arm": row.arm,
+            "reward": number(row.reward),
+            "estimate_of": row.estimate_of,
+            "weight": number(row.weight, 0.01),
+            "shift": number(row.shift, errors[row.estimate_of]),
+            "errors": number(row.errors, 0.1),
+        }
+        for row in rows
+    ]
+
+
 def bias_table(analysis: Analysis) -> list[list[str]]:
     """The mean at which each bias was simulated, and the bias."""
     bias = analysis.bias

@@ -17,7 +17,7 @@ NOT_TRUSTED = "Do not rely on results that use the policy."
 def sentences(analysis: Analysis) -> list[str]:
     """What the analysis found."""
     found = [fit_sentence(analysis), recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
-    found += [edge_sentence(analysis), doubt_sentence(analysis), few_sentence(analysis)]
+    found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in found if sentence]
 
 
@@ -107,6 +107,20 @@ def edge_sentence(analysis: Analysis) -> str:
     return (
         f"Every reward of {names} was at the same end of its range: the estimate is near that end, and the interval is one-sided."
     )
+
+
+def carried_sentence(analysis: Analysis) -> str:
+    """The estimates that one row carries."""
+    carried = () if analysis.influence is None else analysis.influence.carried
+    parts = []
+    for one in carried[:MOST_NAMED]:
+        name, row = quote(analysis.labels[one.arm]), f"row {count(one.row.step + 1)}"
+        if one.alone:
+            parts.append(f"that of {name} moves by {number(abs(one.row.weight), 0.01)} for each unit of the reward in {row}")
+        else:
+            parts.append(f"the reward in {row} has moved that of {name} by {number(one.row.errors, 0.1)} standard errors")
+    more = f"; so it is for {count(len(carried) - MOST_NAMED)} more" if len(carried) > MOST_NAMED else ""
+    return f"One row carries an estimate: {'; '.join(parts)}{more}. Check that row." if parts else ""
 
 
 def few_sentence(analysis: Analysis) -> str:

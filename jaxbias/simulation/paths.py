@@ -11,7 +11,15 @@ from jaxbias._core.settings import settings
 from jaxbias.history import History
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
 from jaxbias.rewards import Family, at_arm, complete_family
-from jaxbias.simulation.steps import ONE_BY_ONE, Batching, Problem, make_steps, run_trials, start_trials, statistics_of
+from jaxbias.simulation.steps import (
+    ONE_BY_ONE,
+    Batching,
+    Problem,
+    make_steps,
+    run_trials,
+    start_trials,
+    statistics_of,
+)
 from jaxbias.stopping import StoppingRule
 
 
@@ -191,6 +199,25 @@ def _follow(
         allocation=design.batching.allocation,
     )
     return progress.state, statistics_of(progress), history
+
+
+class Steps(NamedTuple):
+    """The steps of one path, or of each."""
+
+    arms: Int[Array, "*paths steps"]
+    rewards: Float[Array, "*paths steps"]
+    free: Bool[Array, "*paths steps"]  # whether the policy chose
+    taken: Bool[Array, "*paths steps"]  # whether the path had not ended before
+
+
+def simulate_steps(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design) -> Steps:
+    """The same paths as those of `simulate_paths`, step by step."""
+    problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=mean, stop=design.stop)
+    history = _follow(problem.for_steps(design.arms.shape[0]), words, design, record=True)[2]
+    assert history is not None
+    arms, lengths, number = history.arms, history.lengths, jnp.arange(design.arms.shape[0])
+    taken = jnp.ones(arms.shape, bool) if lengths is None else number[None] < lengths[:, None]
+    return Steps(arms=arms, rewards=history.rewards, free=taken & ~design.forced[None], taken=taken)
 
 
 def average_pulled(paths: Paths) -> tuple[Float[Array, " arms"], Float[Array, "paths arms"], Float[Array, " arms"]]:

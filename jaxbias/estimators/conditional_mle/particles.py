@@ -67,8 +67,9 @@ def sample_particles(
 
         chosen = jax.lax.cond(jnp.any(choices > 0), choose, lambda: particles)
         arm_family, arm_mean = at_arm((family, mean), arm, num_arms)
-        rewards = held(arm_family).sample(reward_key, jnp.broadcast_to(held(arm_mean), (size,)))
-        weight = moving_with(chosen.log_weight, chosen.log_weight + arm_family.log_prob(rewards, held(arm_mean)))
+        means = jnp.broadcast_to(held(arm_mean), (size,))
+        rewards = held(arm_family).sample(reward_key, means)
+        weight = moving_with(chosen.log_weight, chosen.log_weight + arm_family.log_prob(rewards, means))
         return _pull(policy, chosen._replace(log_weight=weight), arm, pulls[arm], rewards, shared), None
 
     start = Particles(

@@ -14,24 +14,27 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.derivatives import held, refuse_derivative
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import is_concrete
+from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.mean_matching.inversion import invert
 from jaxbias.estimators.mean_matching.matching import Match, match
 from jaxbias.estimators.mean_matching.results import from_match, from_match_with_sigma
+from jaxbias.estimators.mean_matching.sensitivity import differentiable
 from jaxbias.estimators.mean_matching.unknown_sigma import match_with_sigma
 from jaxbias.estimators.sigma import Spread, check_spread, sigma_of_arm, spread_of
 from jaxbias.history import History, check_history, check_num_steps, check_unit_rewards
-from jaxbias.policies import BasePolicy, Policy, check_policy
-from jaxbias.rewards import BaseFamily, Family, UnknownSigma
+from jaxbias.policies import BasePolicy, Policy, check_policy, complete_policy
+from jaxbias.rewards import BaseFamily, Family, UnknownSigma, complete_family
 from jaxbias.simulation.paths import design_of, of_arms
 from jaxbias.stopping import StoppingRule, check_stop
 
 PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
 FEWEST_PATHS = 100  # for a covariance of several arms
+NOT_DIFFERENTIABLE = ArgumentError("stop", problem="is differentiated", remedy="an estimate has no derivative in a stopping rule")
 
 
 class Options(NamedTuple):
@@ -76,8 +79,10 @@ def mean_matching(
     Returns:
         An `Estimate`; an arm that was never pulled is not a number, and the others are estimated as if it had not been there. An
         arm without a success, or without a failure, is near the end of the range, with an interval on one side that holds under
-        any policy; its status says so.
-        Diagnostics: `covariance` of the means, (arms, arms);
+        any policy; its status says so. It is differentiable in the rewards and in the settings of policy and family, as
+        `Estimate` says.
+        Diagnostics: `covariance` of the means, (arms, arms); `jacobian`, the derivative of the means in the sample means, and
+        where sigma is estimated in the logarithm of that within arms;
         `monte_carlo_error` of each mean, `last_move`, `rounds` and `simulated_paths`; `lower_inverted` and `upper_inverted`
         where they were asked for; where sigma is estimated, `sigma` with `sigma_stderr` and the degrees of `freedom` of the
         intervals, one or one for each arm.
@@ -92,26 +97,34 @@ def mean_matching(
     check_level(level)
     if num_paths < FEWEST_PATHS:
         raise ArgumentError("num_paths", num_paths, f"{FEWEST_PATHS} or more")
-    own_policy, own_family = check_policy(policy, history.num_arms), check_family_of(history, family)
     history = dataclasses.replace(check_history(history), held_out=None, draws=None)
+    _check(*held((history, policy, family)), inverted)
+    stop = refuse_derivative(stop, NOT_DIFFERENTIABLE)
+    check_stop(stop, history.num_arms)
+    num_steps = check_num_steps(num_steps, history, stop)
+    options = Options(level, num_paths, max_rounds, inverted, stop, num_steps)
+    single = history.arms.ndim == 1
+    logs = as_many(history) if single else history
+    keys = log_keys(key, logs.arms.shape[0])
+    estimate = _by_pulled_arms(complete_policy(policy), complete_family(family), keys, logs, options)
+    return only_one(estimate) if single else estimate
+
+
+def _check(history: History, policy: Policy, family: Family, inverted: bool) -> None:
+    """Refuses a log, a policy and a family that do not go together."""
+    own_policy, own_family = check_policy(policy, history.num_arms), check_family_of(history, family)
+    check_history(history)
     check_rewards(history, own_family)
     check_unit_rewards(history, own_policy)
     if isinstance(own_family, UnknownSigma):
         if inverted:
             raise ArgumentError("inverted", True, f"False with {own_family!r}: the family must have nothing left to estimate")
         check_spread(history, own_family)
-    check_stop(stop, history.num_arms)
-    num_steps = check_num_steps(num_steps, history, stop)
-    options = Options(level, num_paths, max_rounds, inverted, stop, num_steps)
-    single = history.arms.ndim == 1
-    logs = as_many(history) if single else history
-    estimate = _by_pulled_arms(own_policy, own_family, log_keys(key, logs.arms.shape[0]), logs, options)
-    return only_one(estimate) if single else estimate
 
 
 def _by_pulled_arms(policy: BasePolicy, family: BaseFamily, keys: Any, history: History, options: Options) -> Estimate:
     """Logs with the same arms pulled go together; the other arms have no figures."""
-    pulls = history.statistics.pulls
+    pulls = evaluate(lambda history: history.statistics.pulls, held(history))
     if not is_concrete(pulls) or np.all(np.asarray(pulls) > 0):
         return _estimate(policy, family, keys, history, options)
     parts, rows = [], []
@@ -123,9 +136,24 @@ def _by_pulled_arms(policy: BasePolicy, family: BaseFamily, keys: Any, history: 
         some = dataclasses.replace(some, arms=jnp.asarray(np.searchsorted(kept, some.arms), jnp.int32), num_arms=len(kept))
         of_these = partial(of_arms, kept=kept, num_arms=history.num_arms)
         found = _estimate(jax.tree.map(of_these, policy), jax.tree.map(of_these, family), keys[rows[-1]], some, options)
-        parts.append(jax.tree.map(partial(_widen, kept=kept, num_arms=history.num_arms), found))
+        parts.append(_widen_all(found, kept, history.num_arms))
     order = np.argsort(np.concatenate(rows), kind="stable")
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *parts)
+
+
+def _widen_all(found: Estimate, kept: np.ndarray, num_arms: int) -> Estimate:
+    """The figures of all arms; the derivative in the sigma that the arms share has one column, which stays."""
+    jacobian = found.diagnostics["jacobian"]
+    arms, sigmas = jacobian[..., : len(kept)], jacobian[..., len(kept) :]
+    others = {name: value for name, value in found.diagnostics.items() if name != "jacobian"}
+    widen = partial(_widen, kept=kept, num_arms=num_arms)
+    wide = jax.tree.map(widen, dataclasses.replace(found, diagnostics={**others, "jacobian": arms}))
+    if sigmas.shape[-1] == 0:
+        return wide
+    each = sigmas.shape[-1] == len(kept) and "freedom" in others and others["freedom"].ndim == 2
+    of_sigma = widen(sigmas) if each else widen(sigmas[..., 0])[..., None]
+    wide.diagnostics["jacobian"] = jnp.concatenate([wide.diagnostics["jacobian"], of_sigma], axis=-1)
+    return wide
 
 
 def _widen(leaf: Array, kept: np.ndarray, num_arms: int) -> Array:
@@ -139,13 +167,17 @@ def _widen(leaf: Array, kept: np.ndarray, num_arms: int) -> Array:
 
 def _estimate(policy: BasePolicy, family: BaseFamily, keys: Any, history: History, options: Options) -> Estimate:
     """The estimates of logs in which every arm was pulled."""
+    live = (history, policy, family)
+    history, policy, family = held(live)
     chunks = split_logs(PATHS_AT_ONCE // options.num_paths, (keys, history, policy, family))
-    sizes = dict(num_paths=options.num_paths, max_rounds=options.max_rounds, num_steps=options.num_steps)
-    run = partial(_match, inverted=options.inverted, chunks=chunks, **sizes)
+    sizes = dict(num_paths=options.num_paths, num_steps=options.num_steps)
+    run = partial(_match, inverted=options.inverted, chunks=chunks, max_rounds=options.max_rounds, **sizes)
     found, ends, spread = chunks.collect(run(policy, family, keys, history, jnp.asarray(options.level), options.stop))
     if isinstance(family, UnknownSigma):
-        return from_match_with_sigma(found, spread, family, history.num_arms, options.level)
-    return from_match(found, ends, family, history.statistics, options.level)
+        estimate = from_match_with_sigma(found, spread, family, history.num_arms, options.level)
+    else:
+        estimate = from_match(found, ends, family, history.statistics, options.level)
+    return differentiable(estimate, found, keys, live, options.stop, chunks, **sizes)
 
 
 @partial(compiled, static=("num_paths", "max_rounds", "inverted", "chunks", "num_steps"))

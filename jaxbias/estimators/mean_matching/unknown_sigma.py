@@ -8,6 +8,8 @@ The variance of an arm with a sigma of its own is given that the arm was pulled 
 sigma is that within all arms together.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -38,9 +40,28 @@ def match_with_sigma(
     return find_match(key, simulate, observed, -jnp.inf, jnp.inf, num_paths, max_rounds)
 
 
-def _simulate(
+class PathFigures(NamedTuple):
+    """What each path says about the means and each log sigma, off its expectation, in units of sigma.
+
+    Fields:
+        expected: the average of each figure.
+        centred: how far each path is off it, 0 where it does not say.
+        share: of the paths that do say.
+        score: of the parameter that each figure determines.
+        unit: what the figures are measured in.
+    """
+
+    expected: Float[Array, " figures"]
+    centred: Float[Array, "paths figures"]
+    share: Float[Array, " figures"]
+    score: Float[Array, "paths figures"]
+    unit: Float[Array, " figures"]
+
+
+def simulate_figures(
     words: Array, policy: BasePolicy, of_arm: Int[np.ndarray, " arms"], at: Array, design: Design, spread: Spread
-) -> Simulated:
+) -> PathFigures:
+    """Paths at some means and log sigma."""
     num_arms = of_arm.shape[0]
     mean, log_sigma = at[:num_arms], at[num_arms:]
     sigma = jnp.exp(log_sigma)[of_arm]
@@ -55,17 +76,25 @@ def _simulate(
     share_known = jnp.maximum(jnp.mean(known, axis=0), 1 / known.shape[0])
     expected = jnp.mean(variance * known, axis=0) / share_known
     relative = (variance / expected[None] - 1) * known / 2  # of the logarithm of its root
-    off = summarise_paths(
-        jnp.zeros_like(at),
-        jnp.concatenate([centred / sigma[None], relative], axis=1),
-        jnp.concatenate([share, share_known]),
-        jnp.concatenate([of_mean, _pool(squares - pulls, of_arm)], axis=1),
-        is_fixed=jnp.concatenate([jnp.zeros(num_arms, bool), ~spread.is_free]),
+    of_sigma = jnp.where(spread.is_free, log_sigma + jnp.log(expected) / 2, log_sigma)
+    return PathFigures(
+        expected=jnp.concatenate([average, of_sigma]),
+        centred=jnp.concatenate([centred / sigma[None], relative], axis=1),
+        share=jnp.concatenate([share, share_known]),
+        score=jnp.concatenate([of_mean, _pool(squares - pulls, of_arm)], axis=1),
+        unit=jnp.concatenate([sigma, jnp.ones_like(log_sigma)]),
     )
-    unit = jnp.concatenate([sigma, jnp.ones_like(log_sigma)])
-    middle = jnp.concatenate([average, jnp.where(spread.is_free, log_sigma + jnp.log(expected) / 2, log_sigma)])
+
+
+def _simulate(
+    words: Array, policy: BasePolicy, of_arm: Int[np.ndarray, " arms"], at: Array, design: Design, spread: Spread
+) -> Simulated:
+    figures = simulate_figures(words, policy, of_arm, at, design, spread)
+    is_fixed = jnp.concatenate([jnp.zeros(of_arm.shape[0], bool), ~spread.is_free])
+    off = summarise_paths(jnp.zeros_like(at), figures.centred, figures.share, figures.score, is_fixed)
+    unit = figures.unit
     return Simulated(
-        expected=middle + unit * off.expected,
+        expected=figures.expected + unit * off.expected,
         covariance=off.covariance * unit[:, None] * unit[None],
         unexplained=off.unexplained * unit[:, None] * unit[None],
         inverse=off.inverse * unit[:, None] / unit[None],

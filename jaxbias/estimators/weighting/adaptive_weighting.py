@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.derivatives import safe_sqrt
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -103,7 +104,8 @@ def _weigh(history: History, probabilities: Float[Array, "*trials steps arms"], 
         free = ~trial.forced_steps[:, None]
         chances = jnp.where(free, chances, 1)
         rates = _rates(free, chances, floor_decay, scheme)
-        weights = jnp.where(free, jnp.sqrt(_broken(rates) * chances), 0)
+        shares = jnp.where(free, _broken(rates) * chances, 0)
+        weights = jnp.where(shares > 0, jnp.sqrt(jnp.where(shares > 0, shares, 1)), 0)  # the root of 0 has no derivative
         return _average(trial, chances, weights, free)
 
     return by_trial(one, history, probabilities)
@@ -144,7 +146,7 @@ def _average(
     pulls, free_pulls = jnp.sum(chosen, axis=0), jnp.sum(chosen & free, axis=0)
     return WeightedScores(
         mean=jnp.where(pulls > 0, mean, jnp.nan),
-        stderr=jnp.where(pulls > 0, jnp.sqrt(jnp.sum(terms, axis=0)) / total, jnp.nan),
+        stderr=jnp.where(pulls > 0, safe_sqrt(jnp.sum(terms, axis=0)) / total, jnp.nan),
         pulls=pulls,
         free_pulls=free_pulls,
         effective_sample_size=jnp.square(total) / jnp.sum(jnp.square(weights), axis=0),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.derivatives import safe_sqrt
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
@@ -89,13 +90,13 @@ def _weigh(history: History, probabilities: Float[Array, "*trials steps"], norma
     if normalised:
         mean = by_arm(weights * rewards) / total
         residual = weights * (rewards - jnp.take_along_axis(mean, history.arms, axis=-1))
-        stderr = jnp.where(pulls > 1, jnp.sqrt(by_arm(jnp.square(residual))) / total, jnp.nan)
+        stderr = jnp.where(pulls > 1, safe_sqrt(by_arm(jnp.square(residual))) / total, jnp.nan)
     else:
         mean = by_arm(weights * rewards) / steps
         residual = weights * rewards - jnp.take_along_axis(mean, history.arms, axis=-1)
         # The terms of the steps at which another arm was pulled are zero.
         spread = by_arm(jnp.square(residual)) + (steps - pulls).astype(mean.dtype) * jnp.square(mean)
-        stderr = jnp.sqrt(spread / (steps * max(steps - 1, 1))) if steps > 1 else jnp.full_like(mean, math.nan)
+        stderr = safe_sqrt(spread / (steps * max(steps - 1, 1))) if steps > 1 else jnp.full_like(mean, math.nan)
     largest = jnp.vectorize(lambda arms, values: jnp.zeros(history.num_arms, values.dtype).at[arms].max(values), signature=BY_ARM)
     return WeightedRewards(
         pulls=pulls,
