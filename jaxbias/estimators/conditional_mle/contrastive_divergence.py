@@ -43,13 +43,13 @@ ACCEPTANCE = {"random_walk": (0.2, 0.5), "single_site": (0.2, 0.5), "mala": (0.4
 GROWTH, SHRINKAGE = 1.1, 0.9
 # Leapfrogs of HMC over steps^(1/4), as the step size that it settles at is near 1.5 / steps^(1/4). Together they go a third of a
 # turn around a Gaussian: from one sample to the next a sum changes to the other side of its mean, and averages are precise.
-LEAPFROGS = 1.3
+LEAPFROGS = 1.5
 LONGEST_MOVE = 1.0  # in standard errors, before the rate: the information is only that of where the iterates are
-GUESS = 10  # iterations that the information of arms fixed in advance counts for, beside that of the samples
+GUESS = 4  # iterations that the information of arms fixed in advance counts for, beside that of the samples
 
-# Each made once, so that it compiles once. Half a Newton step at first, to come near the maximum within the first 30 iterations;
-# then less, so that the noise of the samples moves the iterates by little, and the curvature of the likelihood adds no bias.
-FALLING = optax.sgd(optax.exponential_decay(0.5, transition_steps=100, decay_rate=0.1, end_value=0.05))
+# Each made once, so that it compiles once. A Newton step at first, to come near the maximum within a dozen iterations; then less,
+# so that the noise of the samples moves the iterates by little, and the curvature of the likelihood adds no bias.
+FALLING = optax.sgd(optax.exponential_decay(1.0, transition_steps=50, decay_rate=0.05, end_value=0.05))
 PAPER_OPTIMISER = optax.sgd(0.01)
 
 
@@ -74,16 +74,16 @@ class ContrastiveDivergence:
     """
 
     optimiser: optax.GradientTransformation = FALLING
-    num_iterations: int = setting(default=100, allowed=COUNT)
-    num_chains: int = setting(default=16, allowed=COUNT)
-    num_samples: int = setting(default=1, allowed=COUNT)
+    num_iterations: int = setting(default=50, allowed=COUNT)
+    num_chains: int = setting(default=10, allowed=COUNT)
+    num_samples: int = setting(default=2, allowed=COUNT)
     kernel: str = setting(default="hmc", allowed=one_of(*TARGETS))
     num_leapfrog: int | None = setting(default=None, allowed=COUNT)
     persistent: bool = True
     precondition: bool = True
     step_size: float | None = dataclasses.field(default=None, metadata={"allowed": POSITIVE})
     acceptance: tuple[float, float] | None = dataclasses.field(default=None, metadata={"allowed": PROBABILITY})
-    tail: int = setting(default=70, allowed=COUNT)
+    tail: int = setting(default=36, allowed=COUNT)
     keep_iterates: bool = False
 
     @classmethod
