@@ -150,6 +150,7 @@ _ALL = (
         cost=Cost.SIMULATION,
         knows_stopping=True,
         corrects=True,
+        preference=5,  # until it is measured for the log at hand
     ),
     Method(
         name="batched_ols",
