@@ -4,8 +4,8 @@
     python benchmarks/estimates.py --scale 3 --method shrinkage --method bias_corrected
     python benchmarks/estimates.py --settings more           # settings beyond the paper's
 
-Normal rewards with sigma 1 and the paper's means (times --scale), every arm pulled once first. The average bias left, the root mean
-square of the biases left of the arms, and the mean squared error are in percent of those of the sample means; the width is
+Normal rewards with sigma 1 and the paper's means (times --scale), every arm pulled once first. The average bias left, the root
+mean square of the biases left of the arms, and the mean squared error are in percent of those of the sample means; the width is
 relative to the sample means' interval.
 """
 

@@ -25,6 +25,7 @@ from .estimators.inversion import test_inversion as test_inversion
 from .estimators.mean_matching import mean_matching as mean_matching
 from .estimators.sample_mean import sample_mean as sample_mean
 from .estimators.shrinkage import shrinkage as shrinkage
+from .estimators.unbiased import unbiased as unbiased
 from .estimators.weighting.adaptive_weighting import adaptive_weighting as adaptive_weighting
 from .estimators.weighting.propensity_weighting import propensity_weighting as propensity_weighting
 from .evaluation import evaluate as evaluate

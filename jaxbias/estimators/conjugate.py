@@ -11,17 +11,17 @@ The probability of the rewards under the prior, over that at the mean m itself, 
 empirical Bayes) and the mixture martingale (for confidence sequences) are made of.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betainc, gammainc, gammaincc, logit, xlog1py, xlogy
+from jax.scipy.special import logit, xlog1py, xlogy
 from jaxtyping import Array, Float
 
 from jaxbias.rewards import BaseFamily, Bernoulli, Exponential, Poisson
 
 FAMILIES = (Bernoulli, Poisson, Exponential)
 SHIFT = 4  # Stirling's series with three terms is right to 4e-8 from here on
+LEAST_SHAPE = 0.25  # of a Beta or Gamma whose logarithm has moments worth the name
+HALF_LOG_TWO_PI = 0.9189385332046727
 
 Numbers = Float[Array, "..."]  # of shapes that fit each other
 
@@ -86,14 +86,61 @@ def posterior_variance(family: BaseFamily, mean: Numbers, weight: Numbers) -> Nu
     return jnp.where(left > 0, family.variance(mean) / jnp.where(left > 0, left, 1), jnp.inf)
 
 
-def posterior_cdf(family: BaseFamily, at: Any, mean: Numbers, weight: Numbers) -> Numbers:
-    """The distribution function of an arm's mean where its distribution has this mean and weight."""
-    at, mean, weight = jnp.broadcast_arrays(at, mean, weight)
+def line_moments(family: BaseFamily, mean: Numbers, weight: Numbers) -> tuple[Numbers, Numbers]:
+    """Mean and variance, about, of the log-odds or logarithm of an arm's mean, whose distribution has this mean and weight."""
+    first, second = (jnp.maximum(shape, LEAST_SHAPE) for shape in _shapes(family, mean, weight))
+    both = isinstance(family, Bernoulli)
+    shift = 1 / (2 * first) - (1 / (2 * second) if both else 0)
+    variance = 1 / first + 1 / jnp.square(first) + (1 / second + 1 / jnp.square(second) if both else 0)
+    return _mode(family, mean, weight) + jnp.where(isinstance(family, Exponential), shift, -shift), variance
+
+
+def line_log_density(family: BaseFamily, place: Numbers, mean: Numbers, weight: Numbers) -> Numbers:
+    """The log-density of the log-odds or the logarithm of an arm's mean, from its mode, so that large terms do not cancel."""
+    first, second = _shapes(family, mean, weight)
+    mode = _mode(family, mean, weight)
     if isinstance(family, Bernoulli):
-        return betainc(weight * mean, weight * (1 - mean), at)
-    if isinstance(family, Poisson):
-        return gammainc(weight * mean, weight * at)
-    return gammaincc(weight + 1, weight * mean / at)
+        below = first * (jax.nn.log_sigmoid(place) - jax.nn.log_sigmoid(mode))
+        below = below + second * (jax.nn.log_sigmoid(-place) - jax.nn.log_sigmoid(-mode))
+        return (
+            below
+            + _binet(first + second)
+            - _binet(first)
+            - _binet(second)
+            + jnp.log(first / (first + second) * second) / 2
+            - HALF_LOG_TWO_PI
+        )
+    off = mode - place if isinstance(family, Exponential) else place - mode
+    return first * (off - jnp.expm1(off)) + jnp.log(first) / 2 - HALF_LOG_TWO_PI - _binet(first)
+
+
+def _shapes(family: BaseFamily, mean: Numbers, weight: Numbers) -> tuple[Numbers, Numbers]:
+    """The two shapes of a Beta; the shape of a Gamma or an inverse Gamma, twice."""
+    if isinstance(family, Bernoulli):
+        inside = _inside(mean)
+        return weight * inside, weight * (1 - inside)
+    shape = weight * mean if isinstance(family, Poisson) else weight + 1
+    return shape, shape
+
+
+def _mode(family: BaseFamily, mean: Numbers, weight: Numbers) -> Numbers:
+    """Of the density on the line."""
+    if isinstance(family, Bernoulli):
+        return logit(_inside(mean))
+    return jnp.log(mean * weight / (weight + 1) if isinstance(family, Exponential) else mean)
+
+
+def _inside(mean: Numbers) -> Numbers:
+    """A probability that is not rounded to 1, and whose complement is not."""
+    least = jnp.finfo(mean.dtype).eps
+    return jnp.clip(mean, least, 1 - least)
+
+
+def _binet(value: Numbers) -> Numbers:
+    """log Gamma less Stirling's formula: log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2."""
+    small = jnp.where(value < SHIFT, value, SHIFT)
+    exact = jax.lax.lgamma(small) - (small - 0.5) * jnp.log(small) + small - HALF_LOG_TWO_PI
+    return jnp.where(value < SHIFT, exact, _stirling(jnp.maximum(value, SHIFT)))
 
 
 def to_line(family: BaseFamily, mean: Numbers) -> Numbers:

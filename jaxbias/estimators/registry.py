@@ -164,6 +164,17 @@ _ALL = (
         preference=5,
     ),
     Method(
+        name="unbiased",
+        module="jaxbias.estimators.unbiased",
+        summary="the first reward of each arm averaged over the possible orders; unbiased for any rewards, with more error",
+        needs=frozenset({Need.POLICY}),
+        takes=("key", "history", "policy", "family", "level", "stop"),
+        cost=Cost.WEIGHTED_PATHS,
+        knows_stopping=True,
+        corrects=True,
+        preference=7,
+    ),
+    Method(
         name="batched_ols",
         module="jaxbias.estimators.batched_ols",
         summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",

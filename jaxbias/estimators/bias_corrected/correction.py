@@ -49,8 +49,9 @@ def take_off(family: BaseFamily, estimate: Array, start: Array, simulated: tuple
     bias = average - owed @ off - start
     slope = 2 * identity - derivative
     # The value of the estimate less the bias, with the derivative of both.
-    moved = slope @ (estimate - jax.lax.stop_gradient(estimate))
-    whole = jax.lax.stop_gradient(estimate - bias) + jnp.where(jnp.isfinite(estimate), moved, 0)
+    known_estimate = jnp.where(jnp.isfinite(estimate), estimate, 0)
+    moved = slope @ (known_estimate - jax.lax.stop_gradient(known_estimate))
+    whole = jax.lax.stop_gradient(estimate - bias) + moved
     low, high = family.mean_range
     lowest = estimate - FARTHEST * (estimate - low) if low > -jnp.inf else -jnp.inf
     highest = estimate + FARTHEST * (high - estimate) if high < jnp.inf else jnp.inf

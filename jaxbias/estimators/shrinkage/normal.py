@@ -24,11 +24,13 @@ import jax.numpy as jnp
 from jax.scipy.special import betainc, ndtr
 from jaxtyping import Array, Float
 
+from jaxbias._core.search import bracket
 from jaxbias.estimators.shrinkage.posterior import Arms, Posterior, Summary, log_grid, normalise
 
 REACH = 12  # of the grid beyond the scales of the problem, in log A: what is left out has a weight of e^-12
 FEW_NODES, NODES_BY_ROOT_ARM = 96, 24  # the integrand is narrow where there are many arms: its width is sqrt(2 / arms)
 TAIL = 60  # scales from the middle to the ends of the bracket of a quantile: enough for one degree of freedom at 98%
+HALVINGS = 24  # of a bracket more than a hundred scales wide: to a hundred-thousandth of one
 OWN_PRIOR = 4.0  # degrees of freedom of the variance within all arms, where an arm has a sigma of its own
 
 
@@ -91,16 +93,20 @@ def normal_posterior(summary: Summary, variances: Variances) -> Posterior:
     shrinks = variance[None] * precision
     mean = origin + off[None] - shrinks * (off[None] - centre[:, None])
     spread = (between[:, None] * shrinks + jnp.square(shrinks) / together[:, None]) * scale[:, None]
+    weight = normalise(log_weight)
+
+    def quantile(share: float) -> Arms:
+        cdf = lambda at: weight @ _cdf((at[None] - mean) / jnp.sqrt(spread), variances.freedom)
+        return bracket(cdf, share, *_ends(mean, jnp.sqrt(spread)), halvings=HALVINGS)
+
     heavy = 1.0 if variances.freedom is None else variances.freedom / jnp.maximum(variances.freedom - 2, 0.5)
     return Posterior(
-        weight=normalise(log_weight),
+        weight=weight,
         mean=mean,
         variance=spread * jnp.broadcast_to(heavy, pulled.shape)[None],
         kept=1 - shrinks,
         centre=origin + centre,
-        line=_ends(mean, jnp.sqrt(spread)),
-        from_line=lambda place: place,
-        cdf=lambda at: _cdf((at[None] - mean) / jnp.sqrt(spread), variances.freedom),
+        quantile=quantile,
     )
 
 

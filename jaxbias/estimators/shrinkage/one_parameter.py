@@ -15,9 +15,10 @@ from jaxtyping import Array, Float
 
 from jaxbias.estimators.conjugate import (
     from_line,
+    line_log_density,
+    line_moments,
     log_evidence,
     log_likelihood,
-    posterior_cdf,
     posterior_variance,
     to_line,
 )
@@ -25,11 +26,11 @@ from jaxbias.estimators.shrinkage.posterior import Posterior, Summary, log_grid,
 from jaxbias.rewards import BaseFamily, Bernoulli, Exponential
 
 REACH = 12  # of the grid beyond the scales of the problem, in log M: what is left out has a weight of e^-12
-FEW_NODES, NODES_BY_ROOT_ARM = 48, 16  # of log M; as in `normal.py`, on a grid of half the length in units of its width
-CENTRE_NODES = 21  # of m, for each M
-CENTRE_REACH = 6.0  # standard deviations on both sides of it
+FEW_NODES, NODES_BY_ROOT_ARM = 32, 12  # of log M; as in `normal.py`, on a grid of half the length in units of its width
+CENTRE_NODES = 13  # of m, for each M
+CENTRE_REACH = 5.0  # standard deviations on both sides of it
 WIDEST = 2.0  # standard deviation of m on the line, where the log says little of it
-LINE_REACH = 25.0  # of the bracket of a quantile on the line, beyond the estimate
+LINE_REACH, LINE_NODES = 10.0, 257  # of a table on the line: standard deviations to both sides, and places
 
 
 def conjugate_posterior(family: BaseFamily, summary: Summary) -> Posterior:
@@ -62,17 +63,28 @@ def _mixture(family: BaseFamily, pulls: Any, total: Any, centre: Any, worth: Any
     after = worth[:, None] + pulls[None]
     mean = (worth * centre)[:, None] / after + total[None] / after
     weight = normalise(log_weight)
-    middle = to_line(family, jnp.tensordot(weight, mean, 1))
     return Posterior(
         weight=weight,
         mean=mean,
         variance=posterior_variance(family, mean, after),
         kept=pulls[None] / after,
         centre=centre,
-        line=(middle - LINE_REACH, middle + LINE_REACH),
-        from_line=lambda place: from_line(family, place),
-        cdf=lambda at: posterior_cdf(family, at[None], mean, after),
+        quantile=lambda share: _quantile(family, weight, mean, after, share),
     )
+
+
+def _quantile(family: BaseFamily, weight: Any, mean: Any, after: Any, share: float) -> Float[Array, " arms"]:
+    """By a table of the distribution function on the line, from the density of each node there."""
+    middle, variance = line_moments(family, mean, after)
+    average = jnp.tensordot(weight, middle, 1)
+    spread = jnp.sqrt(jnp.tensordot(weight, variance + jnp.square(middle - average[None]), 1))
+    grid = average[None] + spread[None] * jnp.linspace(-LINE_REACH, LINE_REACH, LINE_NODES, dtype=spread.dtype)[:, None]
+    density = lambda at: jnp.tensordot(weight, jnp.exp(line_log_density(family, at[None], mean, after)), 1)
+    heights = jax.lax.map(density, grid)
+    below = jnp.cumsum((heights[1:] + heights[:-1]) / 2, axis=0)
+    below = jnp.concatenate([jnp.zeros_like(below[:1]), below]) / below[-1][None]
+    place = jax.vmap(lambda of_arm, at: jnp.interp(share, of_arm, at), in_axes=1)(below, grid)
+    return from_line(family, place)
 
 
 def _centre_grid(

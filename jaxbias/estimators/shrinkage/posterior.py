@@ -7,10 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxbias._core.search import bracket
-
-HALVINGS = 24  # of a bracket sixty standard deviations wide: to a hundred-thousandth of one
-
 Arms = Float[Array, " arms"]
 
 
@@ -30,9 +26,7 @@ class Posterior(NamedTuple):
         mean, variance: of each arm's mean at each node.
         kept: the share of the sample mean in each arm's mean.
         centre: of the arms' means at each node.
-        line: a bracket of every arm's quantiles on a line without ends.
-        from_line: the mean at a place on the line.
-        cdf: the distribution function of each arm's mean at each node.
+        quantile: where each arm's distribution function has a given value.
     """
 
     weight: Float[Array, " nodes"]
@@ -40,9 +34,7 @@ class Posterior(NamedTuple):
     variance: Float[Array, "nodes arms"]
     kept: Float[Array, "nodes arms"]
     centre: Float[Array, " nodes"]
-    line: tuple[Arms, Arms]
-    from_line: Callable[[Arms], Arms]
-    cdf: Callable[[Arms], Float[Array, "nodes arms"]]
+    quantile: Callable[[float], Arms]
 
     def average(self, values: Float[Array, "nodes *arms"]) -> Float[Array, "*arms"]:
         """Over the nodes."""
@@ -53,11 +45,6 @@ class Posterior(NamedTuple):
         """The standard deviation of each arm's mean: within the nodes and between them."""
         between = jnp.square(self.mean - self.average(self.mean)[None])
         return jnp.sqrt(self.average(self.variance + between))
-
-    def quantile(self, share: float | Float[Array, ""]) -> Arms:
-        """Where each arm's distribution function has this value."""
-        place = bracket(lambda at: self.average(self.cdf(self.from_line(at))), share, *self.line, halvings=HALVINGS)
-        return self.from_line(place)
 
 
 def log_grid(low: Float[Array, ""], high: Float[Array, ""], size: int) -> Float[Array, " nodes"]:

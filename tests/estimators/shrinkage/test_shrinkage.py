@@ -9,8 +9,9 @@ import pytest
 from scipy import special, stats
 
 import jaxbias as jb
-from jaxbias.estimators.conjugate import log_evidence, log_rising, posterior_cdf
+from jaxbias.estimators.conjugate import line_log_density, log_evidence, log_rising
 from jaxbias.estimators.shrinkage.estimator import shrunken_means, summarise_log
+from jaxbias.estimators.shrinkage.one_parameter import conjugate_posterior
 from jaxbias.estimators.shrinkage.posterior import Summary
 
 PULLS = np.array([12, 3, 1])
@@ -126,10 +127,26 @@ def test_evidence_against_scipy():
     numbers = [jnp.asarray(value) for value in (mean, weight, pulls, total)]
     for kind, family in KINDS.items():
         np.testing.assert_allclose(log_evidence(family, *numbers), exact[kind], rtol=1e-4)
-    at, centre, worth = (jnp.asarray(value) for value in (0.4, 0.3, 6.0))
-    cdf = (stats.beta(1.8, 4.2).cdf(0.4), stats.gamma(1.8, scale=1 / 6).cdf(0.4), stats.invgamma(7, scale=1.8).cdf(0.4))
-    found = [posterior_cdf(family, at, centre, worth) for family in KINDS.values()]
-    np.testing.assert_allclose(found, cdf, rtol=1e-4)
+    priors = stats.beta(1.8, 4.2), stats.gamma(1.8, scale=1 / 6), stats.invgamma(7, scale=1.8)
+    for (kind, family), prior in zip(KINDS.items(), priors, strict=True):
+        at, slope = (np.log(0.4 / 0.6), 0.4 * 0.6) if kind == "bernoulli" else (np.log(0.4), 0.4)  # d mean / d place
+        found = line_log_density(family, jnp.asarray(at), jnp.asarray(0.3), jnp.asarray(6.0))
+        np.testing.assert_allclose(found, prior.logpdf(0.4) + np.log(slope), rtol=1e-4)
+
+
+def test_quantiles_of_a_mixture_against_scipy():
+    """The table on the line: the distribution function of the mixture of Beta distributions at the ends of the interval."""
+    summary = Summary(*(jnp.asarray(values, float) for values in (PULLS, [0.25, 2 / 3, 0.0], [0.0] * 3)))
+
+    def ends(summary):
+        posterior = conjugate_posterior(jb.Bernoulli(), summary)
+        return posterior.weight, posterior.mean, posterior.kept, posterior.quantile(0.05), posterior.quantile(0.95)
+
+    weight, mean, kept, *found = (np.asarray(values, np.float64) for values in jax.jit(ends)(summary))
+    after = PULLS / kept
+    for share, at in zip((0.05, 0.95), found, strict=True):
+        chance = weight @ special.betainc(after * mean, after * (1 - mean), at)
+        np.testing.assert_allclose(chance, share, atol=2e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,212 @@
+"""The unbiased estimate: the first reward of each arm, averaged over all the orders in which the log could have come about.
+
+An arm's first reward is unbiased, as its pull was forced. Given how often each arm was pulled and the set of each arm's rewards,
+all orders of them are equally likely but for the policy's probabilities, whatever the distribution of the rewards. So the
+expected first reward given these is unbiased too, and varies less (Rao 1945, Blackwell 1947; Bowden and Trippa 2017 for trials).
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import compiled
+from jaxbias._core.settings import is_concrete
+from jaxbias.estimators.checks import check_log
+from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.unbiased.chains import Chain, Question, run_chain
+from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
+from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
+from jaxbias.history import History, check_unit_rewards, check_whole
+from jaxbias.policies import Policy, check_policy
+from jaxbias.rewards import BaseFamily, Family, Normal
+from jaxbias.stopping import StoppingRule, check_stop
+
+MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
+FEWEST_ROUNDS = 20
+STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
+
+
+def unbiased(
+    key: PRNGKeyArray,
+    history: History,
+    policy: Policy,
+    family: Family | None = None,
+    *,
+    level: float = 0.95,
+    num_chains: int = 32,
+    num_rounds: int = 1000,
+    stop: StoppingRule | None = None,
+) -> Estimate:
+    """Each arm's expected first reward, given its pulls and the set of its rewards: unbiased for any policy and any rewards.
+
+    Its variance is that of a reward less the variance of the first reward over the orders: so it is larger than the sample mean's
+    where the policy left few orders. Where the orders are few they are enumerated. Otherwise Markov chains go over them from the
+    log itself, which is one of them with the right distribution: the average is unbiased for any number of rounds, and fewer
+    rounds only add to the variance, which the standard error includes.
+
+    Arguments:
+        key: a `jax.random.key`.
+        history: one trial or many, of one length. The first pull of each arm must have been forced, before the policy's first
+            choice; several such pulls of an arm are averaged. Batches of independent choices are allowed, batches of shares not.
+        policy: how the arms were chosen; exactly, as an order that it would not have answered with these pulls counts for
+            nothing.
+        family: what the rewards are, where known. The estimate does not depend on it but for a `Normal` with its sigma, where
+            the average is over all rewards with the same sums, and varies less. Otherwise it gives the variance of a reward;
+            without it the arm's sample variance does, which takes two pulls.
+        level: of the intervals.
+        num_chains, num_rounds: of the Markov chains, where they are needed.
+        stop: the rule that ended the experiment, or could have.
+
+    Returns:
+        An `Estimate`; an arm that was never pulled is not a number. Diagnostics: `orders`, how many were enumerated, 0 with
+        chains; `effective_sample_size`, `r_hat`, `acceptance` and `monte_carlo_error` of the chains. Where chains are apart
+        (status `CHAINS_APART`) the estimate is still unbiased and its standard error right, but longer chains would lower it.
+
+    >>> import jax, jaxbias as jb
+    >>> policy = jb.Greedy()
+    >>> history = jb.simulate(jax.random.key(0), policy, jb.Bernoulli(), [0.6, 0.4], num_steps=8)
+    >>> estimate = jb.unbiased(jax.random.key(1), history, policy, jb.Bernoulli())
+    >>> int(estimate.diagnostics["orders"]) > 0, bool((estimate.mean >= 0).all())
+    (True, True)
+    """
+    checked, completed = check_log(history, family, level)
+    check_whole(checked, "unbiased")
+    own_policy = check_policy(policy, history.num_arms)
+    check_unit_rewards(checked, own_policy)
+    check_stop(stop, history.num_arms)
+    if num_rounds < FEWEST_ROUNDS:
+        raise ArgumentError("num_rounds", num_rounds, f"{FEWEST_ROUNDS} or more")
+    if num_chains < 2:
+        raise ArgumentError("num_chains", num_chains, "2 or more")
+    _check_opening(checked)
+    single = checked.arms.ndim == 1
+    logs = as_many(checked) if single else checked
+    averages = _averages(log_keys(key, logs.arms.shape[0]), logs, own_policy, completed, stop, num_chains, num_rounds)
+    estimate = to_estimate(averages, logs, completed, _opening_pulls(logs), level)
+    return only_one(estimate) if single else estimate
+
+
+def _check_opening(history: History) -> None:
+    """Refuses a log in which an arm's first pull was not forced before the policy's first choice."""
+    if history.batch_sizes is not None and history.allocation == "shares":
+        allowed = "'independent' for unbiased, as the choices of a batch of shares depend on each other"
+        raise ArgumentError("history.allocation", "shares", allowed)
+    if not is_concrete((history.arms, history.forced)):
+        return
+    arms, forced = np.atleast_2d(history.arms), np.atleast_2d(history.forced_steps)
+    opening = np.cumsum(~forced, axis=1) == 0
+    for trial in range(len(arms)):
+        late = set(arms[trial].tolist()) - set(arms[trial][opening[trial]].tolist())
+        if late:
+            where = "" if np.ndim(history.arms) == 1 else f" in trial {trial}"
+            problem = f"has no forced first pull of arm {min(late)}{where}: the policy chose before it, which biases the reward"
+            allowed = "a log that begins with a forced pull of each arm"
+            raise ArgumentError("history", history, allowed, problem=problem, remedy="use mean_matching or bias_corrected")
+
+
+@compiled
+def _opening_pulls(history: History) -> Float[Array, "trials arms"]:
+    """How many forced pulls each arm had before the policy's first choice."""
+    return jnp.sum(_opening_steps(history.arms, history.forced, history.num_arms, history.rewards.dtype), axis=-2)
+
+
+def _opening_steps(arms: Array, forced: Array, num_arms: int, dtype: Any) -> Float[Array, "*trials steps arms"]:
+    """1 where a step of the opening pulls the arm."""
+    opening = jnp.cumsum(~forced, axis=-1) == 0
+    return (opening[..., None] & (arms[..., None] == jnp.arange(num_arms))).astype(dtype)
+
+
+class Parts(NamedTuple):
+    """Which logs are enumerated, and which go to the chains."""
+
+    few: list[int]
+    many: list[int]
+
+
+def _averages(keys: Any, logs: History, policy: Any, family: BaseFamily, stop: Any, num_chains: int, num_rounds: int) -> Averages:
+    """Of each log, exact or by chains."""
+    sums_only = isinstance(family, Normal)
+    parts = Parts([], list(range(logs.arms.shape[0])))
+    if is_concrete(logs) and not sums_only:
+        columns = [np.asarray(column) for column in (logs.arms, logs.rewards, logs.forced)]
+        few = [count_orders(*rows) <= MOST_ORDERS for rows in zip(*columns, strict=True)]
+        parts = Parts([row for row, is_few in enumerate(few) if is_few], [row for row, is_few in enumerate(few) if not is_few])
+    found = []
+    if parts.few:
+        found.append(_enumerate(jax.tree.map(lambda leaf: leaf[np.array(parts.few)], logs), policy, stop))
+    if parts.many:
+        some, own_keys = (logs, keys)
+        if parts.few:
+            some, own_keys = jax.tree.map(lambda leaf: leaf[np.array(parts.many)], (logs, keys))
+        chunks = split_logs(STEPS_AT_ONCE // (num_chains * logs.num_steps), (own_keys, some, policy, family))
+        chains = chunks.collect(_run(own_keys, some, policy, family, stop, num_chains, num_rounds, sums_only, chunks))
+        found.append(from_chains(chains))
+    order = np.argsort(np.array(parts.few + parts.many), kind="stable")
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *found) if len(found) > 1 else found[0]
+
+
+def _enumerate(logs: History, policy: Any, stop: Any) -> Averages:
+    """Every order of each log, replayed together."""
+    arms, rewards, forced = (np.asarray(column) for column in (logs.arms, logs.rewards, logs.forced))
+    orders = [all_orders(*rows) for rows in zip(arms, rewards, forced, strict=True)]
+    sizes = np.array([len(order[0]) for order in orders])
+    all_arms, all_rewards = (np.concatenate(values) for values in zip(*orders, strict=True))
+    all_forced = np.repeat(forced, sizes, axis=0)
+    weights = log_weights(policy, stop, all_arms, all_rewards, all_forced, logs.num_arms, logs.seen_steps, logs.rewards.dtype)
+    opening = (np.cumsum(~all_forced, axis=1) == 0)[..., None] & (all_arms[..., None] == np.arange(logs.num_arms))
+    first = np.einsum("osk,os->ok", opening, all_rewards) / np.maximum(opening.sum(axis=1), 1)
+    ends = np.cumsum(sizes)
+    rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    parts = [average_over_orders(weights[of_log], first[of_log]) for of_log in rows]
+    mean, variance = (jnp.asarray(np.array(values), logs.rewards.dtype) for values in zip(*parts, strict=True))
+    exact, none = jnp.full_like(mean, jnp.inf), jnp.zeros_like(mean)
+    return Averages(mean, variance, none, jnp.ones_like(mean), exact, jnp.ones_like(mean[:, 0]), jnp.asarray(sizes, jnp.int32))
+
+
+@partial(compiled, static=("num_chains", "num_rounds", "sums_only", "chunks"))
+def _run(
+    keys: Any,
+    logs: History,
+    policy: Any,
+    family: Any,
+    stop: Any,
+    num_chains: int,
+    num_rounds: int,
+    sums_only: bool,
+    chunks: LogChunks,
+) -> Chain:
+    prepared = policy.for_steps(logs.num_steps)
+
+    def one(trial: tuple[Any, History]) -> Chain:
+        key, log = trial
+        question, rewards = _ask(log)
+        sigma = jnp.sqrt(family.variance(jnp.zeros(log.num_arms, rewards.dtype))) if sums_only else None
+        run = lambda own: run_chain(own, prepared, stop, question, rewards, num_rounds, sigma)
+        return jax.vmap(run)(jax.random.split(key, num_chains))
+
+    return chunks.map(one, (keys, logs))
+
+
+def _ask(log: History) -> tuple[Question, Float[Array, " steps"]]:
+    """One log as the chains want it: its rewards arm after arm."""
+    pulls, seen = log.statistics.pulls, log.seen_steps
+    order = jnp.argsort(log.arms, stable=True)
+    steps = _opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
+    share = steps / jnp.maximum(jnp.sum(steps, axis=0), 1)[None]
+    first = np.ones(log.num_steps, bool) if seen is None else seen == np.arange(log.num_steps)
+    question = Question(
+        pulls=pulls,
+        offset=jnp.cumsum(pulls) - pulls,
+        arms=log.arms,
+        forced=log.forced,
+        first=jnp.asarray(first),
+        looks=rule_looks(log.forced, seen),
+        opening=share[order].T,  # the opening is where an arm's rewards begin, so that it stays where it is
+    )
+    return question, log.rewards[order]
