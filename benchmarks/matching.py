@@ -22,7 +22,7 @@ LOGS, STEPS, REPEATS = 1_000, 40, 3
 
 
 def fit(history: jb.History) -> jb.Estimate:
-    return jax.block_until_ready(jb.mean_matching(jax.random.key(1), history, POLICY, FAMILY))
+    return jax.block_until_ready(jb.mean_matching(jax.random.key(1), history, POLICY, FAMILY, interval="delta"))
 
 
 def compare(logs: int, steps: int, repeats: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Searches inside compiled programs: a loop for damped Newton methods, bisection of monotone functions, secants of noisy ones.
+"""Searches inside compiled programs: a loop for damped Newton methods, and bisection of monotone functions.
 
 A search is `improve(state) -> (state, length)`: one round, and how far it moved, in standard errors or whatever unit its
 tolerance is in. The loop ends when a round moves less than the tolerance, when the length is not a number, or after the most
@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 State = TypeVar("State")
-FLAT = 0.1  # of the usual slope: a secant flatter than this is noise
 HALVINGS = {jnp.dtype("float32"): 40, jnp.dtype("float64"): 70}  # of a bracket that holds the solution: to the last digit
 
 
@@ -77,40 +76,3 @@ def bracket(
 
     low, high = jax.lax.fori_loop(0, halvings or HALVINGS[jnp.dtype(low.dtype)], halve, (low, high))
     return (low + high) / 2
-
-
-def secant(
-    function: Callable[[Array], Array],
-    first: tuple[Array, Array],
-    second: Float[Array, ""],
-    *,
-    usual_slope: Float[Array, ""],
-    longest: Float[Array, ""],
-    rounds: int,
-) -> Float[Array, ""]:
-    """Where a noisy function is zero, by secants.
-
-    Arguments:
-        function: of one number.
-        first: a place, and the function there.
-        second: another place.
-        usual_slope: of the function, for where a secant is too flat.
-        longest: how far a round moves at most.
-        rounds: how many of them.
-
-    >>> import jax.numpy as jnp
-    >>> zero, one = jnp.zeros(()), jnp.ones(())
-    >>> cube = lambda value: value**3 - 2
-    >>> round(float(secant(cube, (zero, cube(zero)), one, usual_slope=one, longest=one, rounds=6)), 4)
-    1.2599
-    """
-
-    def improve(_: Any, points: Any) -> Any:
-        (before, value_before), (now, value) = points
-        slope = (value - value_before) / (now - before)
-        usable = jnp.isfinite(slope) & (jnp.abs(slope) > FLAT * jnp.abs(usual_slope))
-        move = -value / jnp.where(usable, slope, usual_slope)
-        after = now + jnp.clip(move, -longest, longest)
-        return (now, value), (after, function(after))
-
-    return jax.lax.fori_loop(0, rounds, improve, (first, (second, function(second))))[1][0]

@@ -206,7 +206,8 @@ def _paper_cmle_path(key: Any, policy: Any, experiment: Experiment, trials: int)
 def _mean_matching(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     simulate_key, estimate_key = jax.random.split(key)
     history = _simulate(simulate_key, policy, experiment, trials)
-    estimate = _estimate("mean_matching", estimate_key, history, policy, Normal(sigma=1.0), num_paths=MATCHING_PATHS)
+    options = dict(num_paths=MATCHING_PATHS, interval="delta")  # only the means are shown
+    estimate = _estimate("mean_matching", estimate_key, history, policy, Normal(sigma=1.0), **options)
     return summarise(estimate, experiment.mean)
 
 

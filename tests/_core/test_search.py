@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxbias._core.search import bracket, damp, search, secant
+from jaxbias._core.search import bracket, damp, search
 
 
 def newton_root(target):
@@ -96,21 +96,3 @@ def test_damping():
     long, short = jax.jit(lambda move, length: (damp(move, length, 100.0), damp(move, length, 1.5)))(move, length)
     np.testing.assert_allclose(long, move)
     np.testing.assert_allclose(short, move / 4, rtol=1e-6)
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-3])
-def test_secants_end_at_the_zero_or_within_the_noise_of_it(noise, x64):
-    """Of a function with a wiggle of this size; the first two places are on the same side of the zero."""
-    function = lambda value: jnp.tanh(value - 1.3) + noise * jnp.sin(1000 * value)
-    zero = jnp.zeros(())
-    find = jax.jit(lambda: secant(function, (zero, function(zero)), zero + 0.5, usual_slope=zero + 1, longest=zero + 1, rounds=8))
-    assert float(find()) == pytest.approx(1.3, abs=2 * noise + 1e-6)
-
-
-def test_a_flat_secant_moves_by_the_usual_slope_and_no_further_than_the_longest_move():
-    zero, flat = jnp.zeros(()), lambda value: jnp.zeros_like(value) - 2.0
-    one_round = lambda slope, longest: float(
-        secant(flat, (zero, flat(zero)), zero + 1, usual_slope=zero + slope, longest=zero + longest, rounds=1)
-    )
-    assert one_round(4.0, 9.0) == pytest.approx(1.5)
-    assert one_round(0.1, 3.0) == pytest.approx(4.0)

@@ -23,6 +23,7 @@ from jaxbias._core.randomness import root_words, trial_words
 from jaxbias.estimators.bias_corrected.correction import Corrected, take_off, to_estimate
 from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
 from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.inversion.intervals import Interval, check_interval, with_inverted_interval
 from jaxbias.estimators.sample_mean import sample_mean
 from jaxbias.estimators.shrinkage.estimator import shrinkage, shrunken_means, summarise_log
 from jaxbias.estimators.shrinkage.normal import own_variances, shared_variance
@@ -58,6 +59,7 @@ def bias_corrected(
     *,
     level: float = 0.95,
     num_paths: int = 2048,
+    interval: Interval = "inversion",
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
 ) -> Estimate:
@@ -77,12 +79,14 @@ def bias_corrected(
             of each path.
         level: of the intervals.
         num_paths: paths simulated for each log; the Monte Carlo error falls with their root.
+        interval: "inversion", the interval of `test_inversion`, or "delta", plus and minus the spread of the corrected estimate
+            over the paths.
         stop: the rule that could end the experiment early, as in `simulate`.
         num_steps: the most steps that the experiment could have had, where a rule could stop it; without it, as many as it has.
 
     Returns:
         An `Estimate` in the family's range: a correction goes at most nine tenths of the way to an end of it, and the status is
-        `OUT_OF_RANGE` where it wanted to go further. The standard error is the spread of the corrected estimate over the paths.
+        `OUT_OF_RANGE` where it wanted to go further. The standard error is that of the interval.
         An arm without a pull is not a number; it is simulated at the average of the other estimates. An arm whose rewards were
         all at one end of the range has an interval on one side that holds under any policy. Diagnostics: `estimate` before the
         correction, `bias` that was taken off, its `monte_carlo_error`, and `covariance` (arms, arms).
@@ -107,14 +111,19 @@ def bias_corrected(
     if isinstance(own_family, UnknownSigma):
         check_spread(history, own_family)
     check_stop(stop, history.num_arms)
-    num_steps = check_num_steps(num_steps, history, stop)
+    check_interval(interval)
+    asked_steps, num_steps = num_steps, check_num_steps(num_steps, history, stop)
     single = history.arms.ndim == 1
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
     chunks = split_logs(PATHS_AT_ONCE // num_paths, (keys, logs, own_policy, own_family))
     run = _correct(own_policy, own_family, family, keys, logs, stop, estimator, num_paths, chunks, num_steps)
     estimate = to_estimate(chunks.collect(run), own_family, logs, level)
-    return only_one(estimate) if single else estimate
+    estimate = only_one(estimate) if single else estimate
+    if interval == "delta":
+        return estimate
+    ending: Any = dict(stop=stop, num_steps=asked_steps)
+    return with_inverted_interval(key, estimate, history, own_policy, own_family, level, num_paths, **ending)
 
 
 @partial(compiled, static=("num_paths", "chunks", "num_steps"))

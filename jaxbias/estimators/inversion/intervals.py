@@ -18,6 +18,7 @@ from jaxbias.rewards import BaseFamily
 
 Interval = Literal["inversion", "delta"]
 INTERVALS = ("inversion", "delta")
+ENOUGH_PATHS = 2048  # for an interval, however many the estimate itself has: an end is then known to 0.02 standard errors
 PURPOSE = 17  # folded into the key: other random numbers than those of the estimate
 
 
@@ -28,7 +29,14 @@ def check_interval(interval: str) -> None:
 
 
 def with_inverted_interval(
-    key: PRNGKeyArray, estimate: Estimate, history: History, policy: Any, family: BaseFamily, level: float, **options: Any
+    key: PRNGKeyArray,
+    estimate: Estimate,
+    history: History,
+    policy: Any,
+    family: BaseFamily,
+    level: float,
+    num_paths: int,
+    **ending: Any,
 ) -> Estimate:
     """The estimate with the interval of test inversion, widened to hold the estimate itself, and the standard error it implies.
 
@@ -38,7 +46,8 @@ def with_inverted_interval(
     if not can_invert(family):
         return estimate
     fixed: Any = jax.tree.map(jax.lax.stop_gradient, (history, policy, family))
-    inverted = test_inversion(jax.random.fold_in(key, PURPOSE), *fixed, level=level, **options)
+    options: Any = dict(level=level, num_paths=min(num_paths, ENOUGH_PATHS), **ending)
+    inverted = test_inversion(jax.random.fold_in(key, PURPOSE), *fixed, **options)
     return _replaced(estimate, inverted, level)
 
 

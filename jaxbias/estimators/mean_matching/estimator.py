@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
 from jaxbias._core.derivatives import held, refuse_derivative
@@ -20,7 +20,7 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
 from jaxbias.estimators.estimate import Estimate, Status
-from jaxbias.estimators.mean_matching.inversion import invert
+from jaxbias.estimators.inversion.intervals import Interval, check_interval, with_inverted_interval
 from jaxbias.estimators.mean_matching.matching import Match, match
 from jaxbias.estimators.mean_matching.results import from_match, from_match_with_sigma
 from jaxbias.estimators.mean_matching.sensitivity import differentiable
@@ -43,7 +43,6 @@ class Options(NamedTuple):
     level: float
     num_paths: int
     max_rounds: int
-    inverted: bool
     stop: StoppingRule | None
     num_steps: int
 
@@ -57,7 +56,7 @@ def mean_matching(
     level: float = 0.95,
     num_paths: int = 2048,
     max_rounds: int = 10,
-    inverted: bool = False,
+    interval: Interval = "inversion",
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
 ) -> Estimate:
@@ -71,8 +70,8 @@ def mean_matching(
         level: of the intervals.
         num_paths: paths simulated at each mean vector once the search is near; the Monte Carlo error falls with their root.
         max_rounds: how often they are simulated, at most.
-        inverted: also a second interval for each arm: the means at which the observed value is at the ends of its simulated
-            distribution, the other arms moving with it.
+        interval: "inversion", the interval of `test_inversion`, or "delta", plus and minus the standard error of the solution by
+            the delta method. That is the spread over all experiments, whatever the pulls of the one at hand, and much wider.
         stop: the rule that could end the experiment early, as in `simulate`.
         num_steps: the most steps that the experiment could have had, where a rule could stop it; without it, as many as it has.
 
@@ -83,9 +82,9 @@ def mean_matching(
         `Estimate` says.
         Diagnostics: `covariance` of the means, (arms, arms); `jacobian`, the derivative of the means in the sample means, and
         where sigma is estimated in the logarithm of that within arms;
-        `monte_carlo_error` of each mean, `last_move`, `rounds` and `simulated_paths`; `lower_inverted` and `upper_inverted`
-        where they were asked for; where sigma is estimated, `sigma` with `sigma_stderr` and the degrees of `freedom` of the
-        intervals, one or one for each arm.
+        `monte_carlo_error` of each mean, `last_move`, `rounds` and `simulated_paths`; whether the interval of each arm is
+        `inverted`, and its `interval_error`; where sigma is estimated, `sigma` with `sigma_stderr` and the degrees of `freedom`
+        of the delta intervals, one or one for each arm.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(), jb.Normal(sigma=1.0)
@@ -98,27 +97,30 @@ def mean_matching(
     if num_paths < FEWEST_PATHS:
         raise ArgumentError("num_paths", num_paths, f"{FEWEST_PATHS} or more")
     history = dataclasses.replace(check_history(history), held_out=None, draws=None)
-    _check(*held((history, policy, family)), inverted)
+    check_interval(interval)
+    _check(*held((history, policy, family)))
     stop = refuse_derivative(stop, NOT_DIFFERENTIABLE)
     check_stop(stop, history.num_arms)
-    num_steps = check_num_steps(num_steps, history, stop)
-    options = Options(level, num_paths, max_rounds, inverted, stop, num_steps)
+    asked_steps, num_steps = num_steps, check_num_steps(num_steps, history, stop)
+    options = Options(level, num_paths, max_rounds, stop, num_steps)
     single = history.arms.ndim == 1
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
     estimate = _by_pulled_arms(complete_policy(policy), complete_family(family), keys, logs, options)
-    return only_one(estimate) if single else estimate
+    estimate = only_one(estimate) if single else estimate
+    if interval == "delta":
+        return estimate
+    own = complete_policy(policy), complete_family(family)
+    return with_inverted_interval(key, estimate, history, *own, level, num_paths, stop=stop, num_steps=asked_steps)
 
 
-def _check(history: History, policy: Policy, family: Family, inverted: bool) -> None:
+def _check(history: History, policy: Policy, family: Family) -> None:
     """Refuses a log, a policy and a family that do not go together."""
     own_policy, own_family = check_policy(policy, history.num_arms), check_family_of(history, family)
     check_history(history)
     check_rewards(history, own_family)
     check_unit_rewards(history, own_policy)
     if isinstance(own_family, UnknownSigma):
-        if inverted:
-            raise ArgumentError("inverted", True, f"False with {own_family!r}: the family must have nothing left to estimate")
         check_spread(history, own_family)
 
 
@@ -171,39 +173,34 @@ def _estimate(policy: BasePolicy, family: BaseFamily, keys: Any, history: Histor
     history, policy, family = held(live)
     chunks = split_logs(PATHS_AT_ONCE // options.num_paths, (keys, history, policy, family))
     sizes = dict(num_paths=options.num_paths, num_steps=options.num_steps)
-    run = partial(_match, inverted=options.inverted, chunks=chunks, max_rounds=options.max_rounds, **sizes)
-    found, ends, spread = chunks.collect(run(policy, family, keys, history, jnp.asarray(options.level), options.stop))
+    run = partial(_match, chunks=chunks, max_rounds=options.max_rounds, **sizes)
+    found, spread = chunks.collect(run(policy, family, keys, history, options.stop))
     if isinstance(family, UnknownSigma):
         estimate = from_match_with_sigma(found, spread, family, history.num_arms, options.level)
     else:
-        estimate = from_match(found, ends, family, history.statistics, options.level)
+        estimate = from_match(found, family, history.statistics, options.level)
     return differentiable(estimate, found, keys, live, options.stop, chunks, **sizes)
 
 
-@partial(compiled, static=("num_paths", "max_rounds", "inverted", "chunks", "num_steps"))
+@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps"))
 def _match(
     policy: BasePolicy,
     family: Any,
     keys: Any,
     history: History,
-    level: Any,
     stop: Any,
     num_paths: int,
     max_rounds: int,
-    inverted: bool,
     chunks: LogChunks,
     num_steps: int,
-) -> tuple[Match, Float[Array, "trials arms 2"] | None, Spread | None]:
-    def one(trial: tuple[Any, History]) -> tuple[Match, Array | None, Spread | None]:
+) -> tuple[Match, Spread | None]:
+    def one(trial: tuple[Any, History]) -> tuple[Match, Spread | None]:
         key, log = trial
         design, observed = design_of(log, stop, num_steps), log.statistics.mean
         if isinstance(family, UnknownSigma):
             of_arm = sigma_of_arm(family, log.num_arms)
             spread = spread_of(log, of_arm)
-            return match_with_sigma(key, policy, of_arm, design, observed, spread, num_paths, max_rounds), None, spread
-        found = match(key, policy, family, design, observed, num_paths, max_rounds)
-        again = jax.random.fold_in(key, 1)
-        ends = invert(again, policy, family, design, observed, found, level, num_paths) if inverted else None
-        return found, ends, None
+            return match_with_sigma(key, policy, of_arm, design, observed, spread, num_paths, max_rounds), spread
+        return match(key, policy, family, design, observed, num_paths, max_rounds), None
 
     return chunks.map(one, (keys, history))

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.estimate import Estimate, Status, first_status
@@ -19,13 +19,9 @@ STILL = 0.1  # in standard errors: a last move as small as this leaves nothing
 
 
 @partial(compiled, static=("level",))
-def from_match(
-    found: Match, ends: Float[Array, "trials arms 2"] | None, family: BaseFamily, statistics: ArmStatistics, level: float
-) -> Estimate:
+def from_match(found: Match, family: BaseFamily, statistics: ArmStatistics, level: float) -> Estimate:
     """The means, with one-sided intervals for the arms whose rewards were all at one end."""
     stderr, status, diagnostics = _figures(found)
-    if ends is not None:
-        diagnostics |= {"lower_inverted": ends[..., 0], "upper_inverted": ends[..., 1]}
     estimate = clip_to_family(wald("mean_matching", found.mean, stderr, level, status, diagnostics), family)
     edge = edge_interval(family, statistics.mean, statistics.pulls, level)
     return estimate if edge is None else _at_edge(estimate, edge, level)

@@ -10,13 +10,14 @@ import pytest
 from scipy.optimize import root
 
 import jaxbias as jb
+from jaxbias.estimators.inversion.intervals import PURPOSE
 from jaxbias.estimators.mean_matching.estimator import _match
 
 TWO, NOISY, STEPS, PATHS = [1.0, 0.75], jb.Greedy(tau=1.0), 12, 2048
 
 
 def match(history, policy, family=None, **options):
-    return jb.mean_matching(jax.random.key(1), history, policy, family or jb.Normal(), **options)
+    return jb.mean_matching(jax.random.key(1), history, policy, family or jb.Normal(), **{"interval": "delta", **options})
 
 
 def assert_within_error(found, expected, largest=0.03):
@@ -119,7 +120,7 @@ def test_new_values_do_not_recompile():
     def run(seed, tau, sigma, level):
         policy, family = jb.Greedy(tau=tau), jb.Normal(sigma=sigma)
         history = jb.simulate(jax.random.key(seed), policy, family, TWO, STEPS)
-        jb.mean_matching(jax.random.key(seed), history, policy, family, num_paths=PATHS, level=level)
+        jb.mean_matching(jax.random.key(seed), history, policy, family, num_paths=PATHS, level=level, interval="delta")
 
     run(0, 1.0, 1.0, 0.95)
     before = _match.cache_size()
@@ -131,9 +132,12 @@ def test_new_values_do_not_recompile():
 def test_one_log_is_the_batch_of_one(name, own_policy):
     policy = {"lil-ucb": jb.LilUCB(), "own": own_policy}[name]
     batch = jb.simulate(jax.random.key(0), policy, jb.Normal(), TWO, 10, 3)
-    many, single = (match(history, policy, num_paths=512, inverted=True) for history in (batch, batch.trial(0)))
+    many, single = (match(history, policy, num_paths=512, interval="inversion") for history in (batch, batch.trial(0)))
     np.testing.assert_allclose(single.mean, many.mean[0], atol=1e-4)
-    np.testing.assert_allclose(single.diagnostics["lower_inverted"], many.diagnostics["lower_inverted"][0], atol=0.02)
+    np.testing.assert_allclose(single.lower, many.lower[0], atol=0.02)
+    inverted = jb.test_inversion(jax.random.fold_in(jax.random.key(1), PURPOSE), batch, policy, jb.Normal(), num_paths=512)
+    np.testing.assert_allclose(many.upper, jnp.maximum(inverted.upper, many.mean), atol=1e-5)
+    assert many.diagnostics["inverted"].all()
     assert many.upper.shape == (3, 2)
 
 
@@ -150,7 +154,7 @@ def test_an_arm_that_was_never_pulled_is_left_out():
 
 def test_an_arm_that_always_succeeded_is_at_the_edge():
     arms, rewards = jnp.array([0, 1, 0, 1, 0, 0]), jnp.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0])
-    found = match(jb.History(arms=arms, rewards=rewards, num_arms=2), jb.Greedy(), jb.Bernoulli(), inverted=True)
+    found = match(jb.History(arms=arms, rewards=rewards, num_arms=2), jb.Greedy(), jb.Bernoulli())
     assert int(found.status[0]) == jb.Status.AT_EDGE
     assert found.mean[0] > 0.95
     assert ((found.lower >= 0) & (found.upper <= 1)).all()
