@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
-from jaxbias.estimators.conditional_mle.log_likelihood import _normalise
 from jaxbias.likelihood import selection_log_probs
 
 KEY = jax.random.key(1)
@@ -61,10 +60,10 @@ def test_normal_rewards_against_quadrature():
         found, expected = (jax.jit(jax.value_and_grad(one, (0, 1, 2, 3)))(*at) for one in (ours, truth))
         np.testing.assert_allclose(found[0], expected[0], atol=1e-3)
         for one, other in zip(found[1], expected[1], strict=True):
-            np.testing.assert_allclose(one, other, atol=3e-3)  # four Monte Carlo errors of a score
+            np.testing.assert_allclose(one, other, atol=0.015)  # four Monte Carlo errors of the score of a setting
         np.testing.assert_allclose(found[1][0], expected[1][0], atol=1e-3)
         found, expected = (jax.jit(jax.hessian(one))(*at) for one in (ours, truth))
-        np.testing.assert_allclose(found, expected, atol=5e-3)
+        np.testing.assert_allclose(found, expected, atol=0.03)  # of a variance of 1.7, known to 0.6% from so many paths
 
 
 def test_bernoulli_rewards_are_exact():
@@ -88,7 +87,7 @@ def test_a_policy_of_ones_own_and_other_families(own_policy):
         np.testing.assert_allclose(ours, truth, atol=5e-3)
 
 
-def test_many_logs_are_as_one_each_and_nothing_recompiles():
+def test_many_logs_are_as_one_each_and_nothing_recompiles(compilations):
     policy, family = jb.Greedy(tau=1.0), jb.Normal()
     histories = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.5], num_steps=6, num_trials=3)
     means = jnp.array([[1.0, 0.5], [0.2, 0.1], [0.0, 1.0]])
@@ -100,9 +99,10 @@ def test_many_logs_are_as_one_each_and_nothing_recompiles():
     for trial in range(3):  # each with a key of its own, so within the Monte Carlo error
         one = jb.conditional_log_likelihood(KEY, histories.trial(trial), policy, family, means[trial], num_paths=256)
         np.testing.assert_allclose(found[trial], one, atol=0.15)
-    before = _normalise.cache_size()
-    jb.conditional_log_likelihood(KEY, histories, jb.Greedy(tau=2.0), jb.Normal(sigma=3.0), means + 1, num_paths=256)
-    assert _normalise.cache_size() == before
+    other = means + 1
+    compilations.clear()
+    jb.conditional_log_likelihood(KEY, histories, jb.Greedy(tau=2.0), jb.Normal(sigma=3.0), other, num_paths=256)
+    assert not compilations
 
 
 def test_what_does_not_exist():
