@@ -14,7 +14,7 @@ from jaxbias.likelihood import selection_log_probs
 KEY = jax.random.key(1)
 ARMS = np.array([0, 1, 1, 0, 1])
 REWARDS = np.array([0.9, 0.4, 1.3, -0.2, 0.6])
-MANY = 2**16  # paths: a Monte Carlo error of 5e-4
+MANY = 2**16  # paths: a Monte Carlo error of 3e-4
 
 
 def log(rewards=REWARDS, arms=ARMS):
