@@ -155,6 +155,16 @@ class Softmax:
         }
 
 
+@pytest.fixture(scope="session")
+def compilations():
+    """A list that grows with every program that XLA compiles, or finds compiled."""
+    events = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: events.append(event) if "backend_compile" in event else None
+    )
+    return events
+
+
 @pytest.fixture
 def own_policy():
     return Softmax(rate=0.5)

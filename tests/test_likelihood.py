@@ -37,16 +37,81 @@ def test_it_is_the_policy_replayed(policy, x64):
     np.testing.assert_allclose(found, expected + np.asarray(chosen, np.float64)[3:].sum(), rtol=1e-4)
 
 
+SHORT = [0, 1, 3, 4, 7, 8]  # the steps of the first two arms
+
+
+def log(rewards, arms=ARMS[SHORT], num_arms=2, **fields):
+    return jb.History(arms=jnp.asarray(arms), rewards=rewards, num_arms=num_arms, **fields)
+
+
 @by_policy
 def test_its_gradients_are_finite_differences(policy):
+    """In the means, the rewards, sigma and the settings of the policy, to 1e-6 in float64; all points in one program."""
     with jax.enable_x64(True):
-        arms, forced = jnp.asarray(ARMS[[0, 1, 3, 4, 7, 8]]), jnp.arange(6) < 2
-        start = jnp.concatenate([jnp.array([1.0, 0.5]), jnp.asarray(REWARDS[[0, 1, 3, 4, 7, 8]])])
-        value = lambda both: trial_log_density(policy, jb.Normal(), both[:2], arms, both[2:], forced)
+        numbers, structure = jax.tree.flatten(policy)
+        is_own = not isinstance(policy, jb.policies.BasePolicy)  # not a pytree, and so without settings
+        settings = [] if is_own else [jnp.asarray(number, float) for number in numbers]
+        start = jnp.concatenate([jnp.array([1.0, 0.5]), jnp.asarray(REWARDS[SHORT]), jnp.array([1.5, *settings])])
+
+        def value(point):
+            changed = policy if is_own else jax.tree.unflatten(structure, list(point[9:]))
+            return jb.log_density(log(point[2:8]), changed, jb.Normal(sigma=point[8]), point[:2])
+
         gradient = jax.jit(jax.grad(value))(start)
-        shifts = 1e-5 * jnp.eye(8)
-        values = jax.jit(lambda points: jax.lax.map(value, points))(jnp.concatenate([start[None] + shifts, start[None] - shifts]))
-        np.testing.assert_allclose(gradient, (values[:8] - values[8:]) / 2e-5, atol=1e-4)
+        shift = 1e-5 * jnp.where((jnp.arange(len(start)) < 9) | (start == 0), 1, jnp.abs(start))  # some settings are small, and curved
+        points = jnp.concatenate([start[None] + jnp.diag(shift), start[None] - jnp.diag(shift)])
+        above, below = jnp.split(jax.jit(lambda points: jax.lax.map(value, points))(points), 2)
+        np.testing.assert_allclose(gradient, (above - below) / (2 * shift), rtol=1e-6, atol=1e-6)
+
+
+def test_a_log_density_of_many_logs_is_that_of_each():
+    """With batches, forced pulls and one mean vector for each; and steps after the end of a trial count for nothing."""
+    policy, family = jb.Greedy(tau=1.0), jb.Normal(sigma=jnp.array([1.0, 2.0]))
+    arms, rewards = jnp.asarray(ARMS[SHORT]), jnp.asarray(REWARDS[SHORT], float)
+    forced = jnp.arange(6) < 3
+    many = dict(arms=jnp.stack([arms, arms[::-1]]), rewards=jnp.stack([rewards, rewards + 1]), num_arms=2)
+    means = jnp.array([[1.0, 0.5], [0.0, 0.2]])
+    batched = jb.History(**many, forced=jnp.stack([forced, forced]), batch_sizes=(2, 3, 1))
+    found = jb.log_density(batched, policy, family, means)
+    for trial in range(2):
+        one = batched.trial(trial)
+        expected = trial_log_density(policy, family, means[trial], one.arms, one.rewards, forced, one.seen_steps)
+        np.testing.assert_allclose(found[trial], expected, rtol=1e-6)
+    np.testing.assert_allclose(jb.log_density(batched, policy, family, means[0])[0], found[0], rtol=1e-6)
+    stopped = jb.History(**many, lengths=jnp.array([6, 4]))
+    short = jb.log_density(log(rewards[:4] + 1, arms[::-1][:4]), policy, family, means[1])
+    np.testing.assert_allclose(jb.log_density(stopped, policy, family, means)[1], short, rtol=1e-6)
+
+
+def test_a_gradient_in_tau_at_zero_does_not_exist():
+    history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], num_steps=6)
+    value = lambda tau, mean: jb.log_density(history, jb.Greedy(tau=tau), jb.Normal(), mean)
+    in_tau, in_mean = jax.grad(value, (0, 1))(jnp.array(0.0), jnp.zeros(2))
+    assert np.isnan(in_tau)
+    np.testing.assert_allclose(in_mean, history.statistics.total, rtol=1e-6)
+    found = jax.vmap(jax.grad(value), (0, None))(jnp.array([0.0, 1.0]), jnp.zeros(2))
+    assert np.isnan(found).tolist() == [True, False]
+
+
+def test_bernoulli_rewards_move_as_an_exponential_family():
+    history, mean = log(jnp.array([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])), jnp.array([0.25, 0.6])
+    value = lambda rewards: jb.log_density(log(rewards), jb.Uniform(), jb.Bernoulli(), mean)
+    np.testing.assert_allclose(jax.grad(value)(history.rewards), jax.scipy.special.logit(mean)[history.arms], rtol=1e-6)
+    assert jnp.isneginf(jb.Bernoulli().log_prob(jnp.array(0.5), jnp.array(0.5)))
+
+
+@pytest.mark.parametrize(
+    ("mean", "family", "message"),
+    [
+        (jnp.zeros(3), jb.Normal(), r"mean has shape \(3,\); it must be of shape \(2,\)"),
+        (jnp.zeros((2, 2)), jb.Normal(), r"mean has shape \(2, 2\)"),
+        (jnp.zeros(2), jb.Normal(sigma=None), "family.sigma is None"),
+        (jnp.full(2, 1.5), jb.Bernoulli(), "mean is"),
+    ],
+)
+def test_what_a_log_density_refuses(mean, family, message):
+    with pytest.raises(jb.ArgumentError, match=message):
+        jb.log_density(log(jnp.ones(6)), jb.Greedy(tau=1.0), family, mean)
 
 
 def test_forced_pulls_have_no_term():

@@ -76,7 +76,7 @@ def _undefined_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (bad, values), tangent = primals, tangents[1]
     if _is_zero(tangent):
         return values, jnp.zeros_like(values)
-    return undefined_where(bad, values), _spoil(tangent, lambda _: bad, lambda given: bad & (given != 0))
+    return undefined_where(bad, values), _spoil(bad, tangent, always_forward=True, always_backward=False)
 
 
 @jax.custom_jvp
@@ -96,17 +96,20 @@ def _undefined_in_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (bad, values), tangent = primals, tangents[1]
     if _is_zero(tangent):
         return values, jnp.zeros_like(values)
-    return undefined_in(bad, values), _spoil(tangent, lambda given: bad & (given != 0), lambda _: bad)
+    return undefined_in(bad, values), _spoil(bad, tangent, always_forward=False, always_backward=True)
 
 
-def _spoil(tangent: Array, forward: Callable[[Array], Array], backward: Callable[[Array], Array]) -> Array:
-    """The tangent, NaN where `forward` says so, and its cotangent where `backward` does."""
+@partial(jax.jit, static_argnames=("always_forward", "always_backward"))  # traced once, also where nothing else is compiled
+def _spoil(
+    bad: Bool[Array, "*shape"], tangent: Float[Array, "*shape"], always_forward: bool, always_backward: bool
+) -> Float[Array, "*shape"]:
+    """The tangent, NaN where it is bad, always or only where it is not zero; and so its cotangent."""
 
     def solve(_: Any, given: Array) -> Array:
-        return jnp.where(forward(given), jnp.nan, given)
+        return jnp.where(bad if always_forward else bad & (given != 0), jnp.nan, given)
 
     def transpose_solve(_: Any, given: Array) -> Array:
-        return jnp.where(backward(given), jnp.nan, given)
+        return jnp.where(bad if always_backward else bad & (given != 0), jnp.nan, given)
 
     return jax.lax.custom_linear_solve(lambda value: value, tangent, solve, transpose_solve)
 
@@ -203,8 +206,7 @@ def _implicit_jvp(slopes: Slopes, primals: Any, tangents: Any) -> tuple[Array, A
 def _product(matrix: Float[Array, "*trials unknowns numbers"], vector: Float[Array, " numbers"]) -> Array:
     """matrix . vector, where NaN times 0 is 0, and so in the transposed product."""
     bad = jnp.isnan(matrix)
-    spoilt = lambda given: bad & (given != 0)
-    by_entry = _spoil(jnp.broadcast_to(vector, matrix.shape), spoilt, spoilt)
+    by_entry = _spoil(bad, jnp.broadcast_to(vector, matrix.shape), always_forward=False, always_backward=False)
     return jnp.sum(jnp.where(bad, 1, matrix) * by_entry, axis=-1)
 
 

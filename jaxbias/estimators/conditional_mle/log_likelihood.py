@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, split_logs
-from jaxbias._core.derivatives import held, implicit, undefined_where
+from jaxbias._core.derivatives import held, implicit, undefined_in
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import Frame, compiled, split_numbers
 from jaxbias._core.settings import as_float
@@ -123,8 +123,9 @@ def _tilted(samples: Samples, family: Any, log: History, mean: Float[Array, " ar
     else:
         low, high = family.mean_range
         inside = (mean > low) & (mean < high)
+        mean = undefined_in(~inside, mean)
         safe = jnp.where(inside, mean, family.from_natural(jnp.full_like(mean, -1)))
-        tilt = undefined_where(~inside, jnp.where(inside, family.natural(safe) - family.natural(held(safe)), 0))
+        tilt = jnp.where(inside, family.natural(safe) - family.natural(held(safe)), 0)
         record = record_of(log)
         apart = sum(sign * reward_log_prob(family, means, record.arms, record.rewards) for sign, means in ((1, mean), (-1, at)))
     log_weight = samples.log_weight + jnp.tensordot(tilt, samples.total, axes=1)

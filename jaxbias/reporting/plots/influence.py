@@ -59,7 +59,7 @@ def plot_influence(
             axes.set_ylabel(names[arm], rotation=0, ha="right", va="center")
         strips[-1].set_xlabel(f"step{left_out}")
         strips[-1].locator_params(axis="x", integer=True)
-        strips[0].set_title("shift of the estimate by each row, in standard errors")
+        strips[0].set_title("shift by each row, in standard errors")
     return figure
 
 
