@@ -52,19 +52,20 @@ SETTINGS = {
         Setting("BetaThompson T=200, Bernoulli", jb.BetaThompson(), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
     ),
 }
-METHODS = ("shrinkage", "bias_corrected", "mean_matching", "unbiased")
+METHODS = ("shrinkage", "bias_corrected", "mean_matching", "unbiased", "unbiased_sums")
 
 
-def estimate(method: str, history: jb.History, setting: Setting, num_paths: int) -> Any:
+def estimate(method: str, history: jb.History, setting: Setting, num_paths: int, num_rounds: int) -> Any:
     key, given = jax.random.key(1), (history, setting.policy, setting.family)
     if method == "shrinkage":
         return jb.shrinkage(history, setting.family)
-    if method == "unbiased":
-        return jb.unbiased(key, *given)
+    if method in ("unbiased", "unbiased_sums"):
+        family = None if method == "unbiased" and isinstance(setting.family, jb.Normal) else setting.family
+        return jb.unbiased(key, *given[:2], family, num_chains=8, num_rounds=num_rounds)
     return getattr(jb, method)(key, *given, num_paths=num_paths)
 
 
-def measure(setting: Setting, method: str, scale: float, trials: int, num_paths: int) -> dict[str, Any]:
+def measure(setting: Setting, method: str, scale: float, trials: int, num_paths: int, num_rounds: int) -> dict[str, Any]:
     """One row of the table."""
     mean = np.asarray(setting.mean) * scale
     family = jb.Normal() if isinstance(setting.family, jb.Normal) else setting.family
@@ -78,7 +79,7 @@ def measure(setting: Setting, method: str, scale: float, trials: int, num_paths:
         progress=False,
     )
     naive = jb.sample_mean(history, setting.family)
-    seconds, _, found = timed(lambda: estimate(method, history, setting, num_paths))
+    seconds, _, found = timed(lambda: estimate(method, history, setting, num_paths, num_rounds))
     original, off = (np.asarray(one.mean, float) - mean for one in (naive, found))
     width, naive_width = (np.asarray(one.upper - one.lower, float) for one in (found, naive))
     inside = (np.asarray(found.lower) <= mean) & (np.asarray(found.upper) >= mean)
@@ -122,9 +123,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser(__doc__, 1)
     options.add_argument("--trials", type=int, default=2_000)
     options.add_argument("--paths", type=int, default=512)
+    options.add_argument("--rounds", type=int, default=200, help="of each of eight chains, for the unbiased estimates")
     options.add_argument("--scale", type=float, default=1.0, help="of the means")
     options.add_argument("--settings", choices=SETTINGS, default="paper")
-    options.add_argument("--method", action="append", choices=METHODS, help="several are allowed; all but unbiased without it")
+    options.add_argument(
+        "--method", action="append", choices=METHODS, help="several are allowed; all but the unbiased without it"
+    )
     options.add_argument("--only", type=int, action="append", help="the number of a setting, from 0; several are allowed")
     chosen = options.parse_args(arguments)
     if chosen.trials < 2:
@@ -142,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number, setting in enumerate(SETTINGS[chosen.settings]):
         for method in chosen.method or METHODS[:3]:
             if chosen.only is None or number in chosen.only:
-                found["rows"].append(measure(setting, method, chosen.scale, chosen.trials, chosen.paths))
+                found["rows"].append(measure(setting, method, chosen.scale, chosen.trials, chosen.paths, chosen.rounds))
                 print_row(found["rows"][-1])
     finish(found, chosen.json)
 

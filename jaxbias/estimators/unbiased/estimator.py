@@ -23,12 +23,13 @@ from jaxbias.estimators.unbiased.chains import Chain, Question, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
 from jaxbias.history import History, check_unit_rewards, check_whole
-from jaxbias.policies import Policy, check_policy
+from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal
 from jaxbias.stopping import StoppingRule, check_stop
 
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
-FEWEST_ROUNDS = 20
+FEWEST_ROUNDS, MOST_ROUNDS = 20, 1000  # of the chains: the most by default
+INTEGRALS = 80_000_000  # steps x arms^2 in a minute on one core, where a probability is an integral
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
 
@@ -40,7 +41,7 @@ def unbiased(
     *,
     level: float = 0.95,
     num_chains: int = 32,
-    num_rounds: int = 1000,
+    num_rounds: int | None = None,
     stop: StoppingRule | None = None,
 ) -> Estimate:
     """Each arm's expected first reward, given its pulls and the set of its rewards: unbiased for any policy and any rewards.
@@ -60,7 +61,8 @@ def unbiased(
             the average is over all rewards with the same sums, and varies less. Otherwise it gives the variance of a reward;
             without it the arm's sample variance does, which takes two pulls.
         level: of the intervals.
-        num_chains, num_rounds: of the Markov chains, where they are needed.
+        num_chains, num_rounds: of the Markov chains, where they are needed; without them a thousand rounds, or for a policy whose
+            probabilities are integrals as many as take a minute.
         stop: the rule that ended the experiment, or could have.
 
     Returns:
@@ -80,6 +82,7 @@ def unbiased(
     own_policy = check_policy(policy, history.num_arms)
     check_unit_rewards(checked, own_policy)
     check_stop(stop, history.num_arms)
+    num_rounds = _default_rounds(own_policy, checked, num_chains) if num_rounds is None else num_rounds
     if num_rounds < FEWEST_ROUNDS:
         raise ArgumentError("num_rounds", num_rounds, f"{FEWEST_ROUNDS} or more")
     if num_chains < 2:
@@ -90,6 +93,14 @@ def unbiased(
     averages = _averages(log_keys(key, logs.arms.shape[0]), logs, own_policy, completed, stop, num_chains, num_rounds)
     estimate = to_estimate(averages, logs, completed, _opening_pulls(logs), level)
     return only_one(estimate) if single else estimate
+
+
+def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
+    """A policy with a sampler of its own has costly probabilities: an integral for each arm, with as many nodes as arms."""
+    if not policy.has_sampler:
+        return MOST_ROUNDS
+    each = num_chains * history.num_steps * history.num_arms**2
+    return int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_ROUNDS))
 
 
 def _check_opening(history: History) -> None:
@@ -119,7 +130,7 @@ def _opening_pulls(history: History) -> Float[Array, "trials arms"]:
 def _opening_steps(arms: Array, forced: Array, num_arms: int, dtype: Any) -> Float[Array, "*trials steps arms"]:
     """1 where a step of the opening pulls the arm."""
     opening = jnp.cumsum(~forced, axis=-1) == 0
-    return (opening[..., None] & (arms[..., None] == jnp.arange(num_arms))).astype(dtype)
+    return jnp.where(opening[..., None], jax.nn.one_hot(arms, num_arms, dtype=dtype), 0)
 
 
 class Parts(NamedTuple):

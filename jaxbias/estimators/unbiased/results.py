@@ -47,13 +47,13 @@ def from_chains(chains: Chain) -> Averages:
     within = jnp.mean(chains.variance, axis=(1, 2))
     between = jnp.var(halves, axis=1, ddof=1)
     error = jnp.sqrt(between / number)
-    moved = within > 0
+    moved = within > jnp.finfo(within.dtype).eps * (1 + jnp.square(mean))  # and not by rounding
     r_hat = jnp.sqrt(1 + between / jnp.where(moved, within, 1))
     variance = within + jnp.var(halves, axis=1)
-    size = jnp.where(between > 0, variance / jnp.where(between > 0, jnp.square(error), 1), jnp.inf)
+    size = jnp.where(moved & (between > 0), variance / jnp.where(between > 0, jnp.square(error), 1), jnp.inf)
     return Averages(
         mean=mean,
-        variance=variance,
+        variance=jnp.where(moved, variance, 0),
         monte_carlo_error=error,
         r_hat=jnp.where(moved, r_hat, 1),
         effective_sample_size=size,
@@ -94,7 +94,7 @@ def to_estimate(
     )
     edge = edge_interval(family, logs.statistics.mean, pulls, level)
     if edge is not None:
-        pick = lambda there, elsewhere: jnp.where(edge.at_edge, there, elsewhere)
+        pick = lambda there, elsewhere: jnp.where(edge.at_edge & jnp.isfinite(mean), there, elsewhere)
         stderr = pick((edge.upper - edge.lower) / normal_quantile(level), stderr)
         lower, upper, status = pick(edge.lower, lower), pick(edge.upper, upper), pick(jnp.int32(Status.AT_EDGE), status)
     ends = dict(lower=lower, upper=upper)

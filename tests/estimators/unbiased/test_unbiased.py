@@ -1,5 +1,6 @@
 """The unbiased estimate: over all logs its expectation is the means; the chains agree with the enumeration."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -9,6 +10,9 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.bias import exact_distribution
+from jaxbias.estimators.unbiased import estimator
+from jaxbias.estimators.unbiased.enumeration import all_orders, count_orders
+from tests.conftest import KINDS, POLICIES
 
 KEY = jax.random.key(1)
 
@@ -25,25 +29,109 @@ def logs_of(ends):
     """One log for each end of a trial."""
     columns = [list(log_with(*end)) for end in zip(ends.pulls, ends.successes, strict=True)]
     arms, rewards = (np.array(values) for values in zip(*columns, strict=True))
-    return jb.History(arms=jnp.asarray(arms, jnp.int32), rewards=jnp.asarray(rewards), num_arms=ends.pulls.shape[1])
+    return jb.History(arms=jnp.asarray(arms, jnp.int32), rewards=jnp.asarray(rewards, float), num_arms=ends.pulls.shape[1])
 
 
-@pytest.mark.parametrize(
-    ("name", "mean", "num_steps"),
-    [
-        *((name, (0.7, 0.4), 6) for name in ("greedy", "thompson", "exp3")),
-        *(
-            pytest.param(name, mean, 8, marks=pytest.mark.slow)
-            for name, mean in itertools.product(POLICIES, ((0.7, 0.4), (0.7, 0.4, 0.15)))
-        ),
-    ],
-)
-def test_the_expectation_over_all_logs_is_the_means(name, mean, num_steps):
-    """Bernoulli rewards: every end of a trial, with its probability."""
-    policy = POLICIES[name]
+def expectation(policy, mean, num_steps):
+    """Over all ends of a trial, with their probabilities."""
+    ends = exact_distribution(policy, np.array(mean), num_steps)
+    estimate = jb.unbiased(KEY, logs_of(ends), policy, jb.Bernoulli())
+    assert (np.asarray(estimate.diagnostics["orders"]) > 0).all()
+    possible = ends.probability > 0
+    return ends.probability[possible] @ np.asarray(estimate.mean, np.float64)[possible]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_expectation_over_all_logs_is_the_means(name):
     with jax.enable_x64(True):
-        ends = exact_distribution(policy, np.array(mean), num_steps)
-        estimate = jb.unbiased(KEY, logs_of(ends), policy, jb.Bernoulli())
-        assert (np.asarray(estimate.diagnostics["orders"]) > 0).all()
-        possible = ends.probability > 0
-        np.testing.assert_allclose(ends.probability[possible] @ np.asarray(estimate.mean)[possible], mean, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(expectation(POLICIES[name], (0.7, 0.4), 6), (0.7, 0.4), rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mean"), list(itertools.product(POLICIES, ((0.7, 0.4), (0.7, 0.4, 0.15)))))
+def test_the_expectation_over_all_logs_is_the_means_for_every_policy(name, mean):
+    with jax.enable_x64(True):
+        num_steps = 8 if len(mean) == 2 or POLICIES[name].keeps_statistics else 7  # others are followed path by path
+        np.testing.assert_allclose(expectation(POLICIES[name], mean, num_steps), mean, rtol=0, atol=1e-10)
+
+
+def test_orders():
+    """Two arms forced first; then two pulls of arm 0 and one of arm 1 in three orders, times those of the rewards."""
+    arms, rewards = np.array([0, 1, 0, 0, 1]), np.array([1.0, 0.0, 1.0, 0.0, 1.0])
+    forced = np.array([True, True, False, False, False])
+    orders = all_orders(arms, rewards, forced)
+    assert len(orders[0]) == count_orders(arms, rewards, forced) == 3 * 3 * 2
+    assert len({(*a, *r) for a, r in zip(orders[0].tolist(), orders[1].tolist(), strict=True)}) == 18
+    for one_arms, one_rewards in zip(*orders, strict=True):
+        assert sorted(zip(one_arms, one_rewards, strict=True)) == sorted(zip(arms, rewards, strict=True))
+        assert one_arms[:2].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["greedy", "epsilon-greedy-noisy"])
+def test_chains_agree_with_the_enumeration(name, monkeypatch):
+    """Rewards that are all different, so that orders are; with a stopping rule that rules some of them out."""
+    policy, rule = POLICIES[name], jb.StopAtMean(threshold=1.2, arm=0, first=4)
+    given = (jax.random.key(2), policy, jb.Normal(), [0.5, 0.3, 0.0])
+    logs = jb.simulate(*given, num_steps=8, num_trials=3, stop=rule, progress=False)
+    whole = np.asarray(logs.lengths) == 8
+    log = jax.tree.map(lambda leaf: leaf[int(np.argmax(whole))], dataclasses.replace(logs, lengths=None))
+    exact = jb.unbiased(KEY, log, policy, stop=rule)
+    assert int(exact.diagnostics["orders"]) > 100
+    monkeypatch.setattr(estimator, "MOST_ORDERS", 0)
+    chains = jb.unbiased(KEY, log, policy, stop=rule, num_chains=32, num_rounds=600)
+    assert int(chains.diagnostics["orders"]) == 0
+    error = np.maximum(np.asarray(chains.diagnostics["monte_carlo_error"]), 1e-6)
+    assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
+    moved = np.asarray(log.statistics.pulls) > 1
+    assert np.max(error[moved]) < 0.2
+    np.testing.assert_allclose(chains.stderr[moved], exact.stderr[moved], rtol=0.15)
+
+
+def test_a_log_of_one_arm_is_its_sample_mean():
+    """Without a choice all orders are equally likely: by enumeration, and for Normal rewards given the sum."""
+    log = jb.History(arms=jnp.zeros(6, jnp.int32), rewards=jnp.array([1.0, 3.0, 2.0, 0.0, 0.0, 5.0]), num_arms=1)
+    exact = jb.unbiased(KEY, log, jb.Greedy())
+    np.testing.assert_allclose(exact.mean, 11 / 6, rtol=1e-5)
+    np.testing.assert_allclose(exact.stderr, np.std(log.rewards, ddof=1) / np.sqrt(6), rtol=1e-4)
+    sums = jb.unbiased(KEY, log, jb.Greedy(), jb.Normal(sigma=1.0), num_rounds=600)
+    assert abs(float(sums.mean[0]) - 11 / 6) < 4 * float(sums.diagnostics["monte_carlo_error"][0])
+    np.testing.assert_allclose(sums.stderr, 1 / np.sqrt(6), rtol=0.1)
+
+
+def test_what_is_refused_and_what_is_impossible():
+    log = jb.History(arms=jnp.array([0, 0, 1, 1]), rewards=jnp.array([1.0, 0.0, 1.0, 0.0]), num_arms=2)
+    with pytest.raises(jb.ArgumentError, match="has no forced first pull of arm 1: the policy chose before it"):
+        jb.unbiased(KEY, log, jb.Greedy())
+    shares = dataclasses.replace(log, batch_sizes=(2, 2), allocation="shares")
+    with pytest.raises(jb.ArgumentError, match=r"history\.allocation is 'shares'"):
+        jb.unbiased(KEY, shares, jb.Greedy())
+    with pytest.raises(jb.ArgumentError, match="num_chains is 1"):
+        jb.unbiased(KEY, log, jb.Greedy(), num_chains=1)
+    # Greedy never leaves an arm that only succeeds for one that only fails.
+    wrong = jb.History(arms=jnp.array([0, 1, 1, 1]), rewards=jnp.array([1.0, 0.0, 0.0, 0.0]), num_arms=2)
+    estimate = jb.unbiased(KEY, wrong, jb.Greedy(), jb.Bernoulli())
+    assert not np.isfinite(estimate.mean).any()
+    assert not estimate.converged[0]
+
+
+def test_estimates_stay_in_the_range_and_a_single_pull_is_no_evidence():
+    log = jb.History(arms=jnp.array([0, 1, 0, 0, 0]), rewards=jnp.array([1.0, 0.0, 1.0, 0.0, 1.0]), num_arms=2)
+    known, unknown = jb.unbiased(KEY, log, jb.Greedy(), jb.Bernoulli()), jb.unbiased(KEY, log, jb.Greedy())
+    assert np.all((known.lower >= 0) & (known.lower <= known.mean) & (known.mean <= known.upper) & (known.upper <= 1))
+    assert int(known.status[1]) == jb.Status.AT_EDGE
+    assert int(unknown.status[1]) == jb.Status.TOO_FEW_PULLS
+    assert np.all(known.stderr > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [None, jb.Normal()], ids=["sets", "sums"])
+@pytest.mark.parametrize("name", ["lil-ucb", "greedy", "epsilon-greedy"])
+def test_no_bias_in_the_settings_of_the_paper(name, family):
+    """By chains of any length, as each starts in equilibrium; and the standard error is right on average."""
+    mean = np.array([1.0, 0.75, 0.5, 0.38, 0.25], np.float32)
+    logs = jb.simulate(jax.random.key(5), POLICIES[name], jb.Normal(), mean, num_steps=40, num_trials=1000, progress=False)
+    estimate = jb.unbiased(KEY, logs, POLICIES[name], family, num_chains=4, num_rounds=100)
+    off = np.asarray(estimate.mean) - mean
+    assert np.max(np.abs(off.mean(axis=0) / (off.std(axis=0) / np.sqrt(len(off))))) < 3.5
+    if family is not None:
+        np.testing.assert_allclose(np.square(estimate.stderr).mean(axis=0), np.square(off).mean(axis=0), rtol=0.2)
