@@ -30,9 +30,7 @@ CUBES_AT_ONCE = 2**19  # steps x arms^3: an integral's nodes grow with the arms,
 Seen = Int[np.ndarray, " steps"] | None  # how many rewards each choice had seen, where that is not all before it
 
 
-def log_density(
-    history: History, policy: Policy, family: Family, mean: ArrayLike
-) -> Float[Array, "*trials"]:
+def log_density(history: History, policy: Policy, family: Family, mean: ArrayLike) -> Float[Array, "*trials"]:
     """The log-density of the rewards given the arms (Theorem 2), without its normaliser, which does not depend on the rewards.
 
         sum over steps of   log p(reward; mean of its arm)   +   log pi(arm; what was seen before the step)

@@ -108,7 +108,9 @@ def _by_reverse_mode(method: str, history: History, question: dict[str, Any]) ->
         return apply_method(METHODS[method], {**question, "history": log}).mean
 
     value, pull_back = jax.vjp(mean, history.rewards, history.held_out)
-    moved, second = jax.vmap(lambda arm: pull_back(jnp.broadcast_to(arm, value.shape)))(jnp.eye(value.shape[-1], dtype=value.dtype))
+    moved, second = jax.vmap(lambda arm: pull_back(jnp.broadcast_to(arm, value.shape)))(
+        jnp.eye(value.shape[-1], dtype=value.dtype)
+    )
     return jnp.moveaxis(moved + second if has_second else moved, 0, -2)
 
 

@@ -67,10 +67,11 @@ def conditional_mle(
     Returns:
         An `Estimate`. Where an arm had no success, or no failure, its estimate is at the end of the range, with an interval on
         one side and a status that says so; it has converged, and so may the others. Those of "newton" are differentiable in the
-        rewards and in the settings of policy and family, as `Estimate` says. Diagnostics of "newton": `covariance` of the
-        means, (arms, arms); `jacobian`, the derivative of the means in the sample means, and where sigma is estimated in the
-        logarithm of that within arms; `monte_carlo_error` of each mean, `effective_samples`, `rounds`, `last_move`, and `log_normaliser`,
-        the log-probability of the arms at the estimate; with chains `r_hat`, `acceptance`, `divergences` and `nan_energies`;
+        rewards and in the settings of policy and family, as `Estimate` says.
+        Diagnostics of "newton": `covariance` of the means, (arms, arms); `jacobian`, the derivative of the means in the sample
+        means, and where sigma is estimated in the logarithm of that within arms; `monte_carlo_error` of each mean,
+        `effective_samples`, `rounds`, `last_move`, and `log_normaliser`, the log-probability of the arms at the estimate; with
+        chains `r_hat`, `acceptance`, `divergences` and `nan_energies`;
         where sigma is estimated, the maximum likelihood `sigma` with `sigma_stderr` and the degrees of `freedom` of the
         intervals, one or one for each arm. Of "contrastive_divergence": `drift` of the iterates over the tail, `acceptance`,
         `divergences`, `nan_energies`, and the `iterates` where they were asked for.
