@@ -253,6 +253,15 @@ def test_mean_matching(matching, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_gradients(load, tmp_path, capsys):
+    path = tmp_path / "found.json"
+    load("gradients").main(["--logs=3", "--steps=8", "--repeats=1", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert all(found[method]["shift_error"] < 1e-5 for method in ("conditional_mle", "mean_matching"))
+    assert "times the estimate" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_rewards_that_are_not_normal(load, tmp_path, capsys, monkeypatch):
     rewards, path = load("rewards"), tmp_path / "found.json"
     monkeypatch.setattr(rewards, "STEPS", 12)

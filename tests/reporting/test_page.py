@@ -121,6 +121,17 @@ def test_bias_calibration_and_surprises_are_those_of_the_analysis(plain):
     assert steps == [(surprise.step, plain.labels[surprise.arm]) for surprise in plain.fit.surprises]
 
 
+def test_the_rows_that_move_the_estimates_most(plain):
+    rows = Reader(render_report(plain)).tables["moving"][1:]
+    assert len(rows) == len(plain.influence.rows) > 0
+    for (step, label, _, moved, weight, shift, errors), row in zip(rows, plain.influence.rows, strict=True):
+        assert (int(step) - 1, label, moved) == (row.step, plain.labels[row.arm], plain.labels[row.estimate_of])
+        expected = (row.weight, row.shift, row.errors)
+        assert [float(part) for part in (weight, shift, errors)] == pytest.approx(expected, abs=0.0051)
+    without = dataclasses.replace(plain, influence=None)
+    assert "moving" not in Reader(render_report(without)).tables
+
+
 def test_the_words_are_those_of_the_terminal(plain):
     page = html.unescape(render_report(plain, "jaxbias debias 'my log.csv' --seed 0"))
     for sentence in sentences(plain):

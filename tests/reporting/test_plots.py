@@ -15,7 +15,7 @@ from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.registry import METHODS
 from jaxbias.policy_fit.check import CalibrationRow, PolicyFit
-from jaxbias.reporting.plots import canvas, plot_bias, plot_estimates, plot_fit, plot_running_means, to_svg
+from jaxbias.reporting.plots import canvas, plot_bias, plot_estimates, plot_fit, plot_influence, plot_running_means, to_svg
 from jaxbias.reporting.plots.estimates import mark_of
 
 HOSTILE = (
@@ -102,7 +102,16 @@ PICTURES = {
         ArmBias(np.zeros(len(labels)), np.full(len(labels), -0.1), np.full(len(labels), 0.01), 2048), labels
     ),
     "fit": lambda labels: plot_fit(make_fit(), labels),
+    "influence": lambda labels: draw_influence(make_history(100, len(labels)), labels)[0],
 }
+
+
+def draw_influence(history, labels=None):
+    """The influence of sample means, and how far each row has moved its own arm's, by leaving it out."""
+    pulls = np.bincount(history.arms, minlength=history.num_arms)
+    moved = (history.arms[None] == np.arange(history.num_arms)[:, None]) / np.maximum(pulls, 1)[:, None]
+    estimate = make_estimate("sample_mean", np.zeros(history.num_arms), np.full(history.num_arms, 0.5))
+    return plot_influence(moved, history, estimate, labels), moved
 
 
 @pytest.fixture(params=PICTURES)
@@ -286,6 +295,22 @@ def test_of_many_biases_the_largest_are_drawn():
     bias = np.linspace(0, -1, 200)
     figure = plot_bias(ArmBias(np.zeros(200), bias, np.full(200, 0.01), 2048))
     np.testing.assert_array_equal(line(figure, "bias")[0], bias[-30:])
+
+
+def test_the_influence_is_drawn_in_standard_errors():
+    """The estimate has a standard error of 1/4: a stroke is four times what leaving the row out changes."""
+    history = make_history(12, 2)
+    figure, moved = draw_influence(history)
+    own = artists(figure, "own")
+    for arm, strokes in enumerate(own):
+        steps, ends = strokes.get_xdata()[1::3] - 1, strokes.get_ydata()[1::3]
+        assert set(steps.astype(int)) == set(np.flatnonzero(history.arms == arm))
+        for step, end in zip(steps.astype(int), ends, strict=True):
+            others = (history.arms == arm) & (np.arange(12) != step)
+            left_out = history.rewards[history.arms == arm].mean() - history.rewards[others].mean()
+            assert end == pytest.approx(4 * left_out)
+    with pytest.raises(jb.ArgumentError, match="influence has shape"):
+        plot_influence(moved[:, :3], history, make_estimate("a", [0.0] * 2, [1.0] * 2))
 
 
 def test_the_fit_shows_the_log_among_redraws():

@@ -64,7 +64,9 @@ def test_bernoulli_rewards():
 def test_settings_and_sigma(compilations, num_paths, tolerance):
     """Of a batch of logs, with no new program for new values; the differences have the noise of their paths."""
     with jax.enable_x64(True):
-        histories = jb.simulate(jax.random.key(5), jb.Greedy(tau=1.0), jb.Normal(), MEANS["normal"][:2], num_steps=8, num_trials=3)
+        histories = jb.simulate(
+            jax.random.key(5), jb.Greedy(tau=1.0), jb.Normal(), MEANS["normal"][:2], num_steps=8, num_trials=3
+        )
 
         def mean(settings):
             policy, family = jb.Greedy(tau=settings[0]), jb.Normal(sigma=settings[1])
