@@ -1,7 +1,6 @@
 """The bias of sample means under a policy, by simulation: bias, mean squared error and joint bias, with their errors.
 
-Logs are never kept. Each block of trials gives a count, a mean and a sum of squares about that mean; blocks are merged in order
-in float64 (Chan, Golub and LeVeque 1979), which loses no digits and does not depend on how the trials were chunked and spread.
+Logs are never kept: `moments.py` sums up blocks of trials.
 """
 
 import math
@@ -23,14 +22,13 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
 from jaxbias._core.settings import is_concrete
+from jaxbias.bias.moments import BLOCK, Moments, block_moments, merge_blocks, rounded, stderr_of, tree_sum
 from jaxbias.bias.sources import BiasSources, Chooser, check_choose, find_sources, source_features
 from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.rewards import Family
 from jaxbias.simulation.steps import Batching, Outcome, Problem, Progress, part_of, run_trials, start_trials, statistics_of
 from jaxbias.simulation.trials import make_batching, opened_steps, prepare
 from jaxbias.stopping import StoppingRule
-
-BLOCK = 256  # trials summed together: a power of two, as the sum is a tree
 
 
 class Trajectory(NamedTuple):
@@ -55,6 +53,8 @@ class BiasSummary(NamedTuple):
         joint: joint[m] is the share of trials in which exactly m arms came out below their mean.
         average_bias, average_mse: over the arms, as the paper's tables have them.
         pulls: of each arm, on average.
+        regret: steps * best mean - the means of the pulled arms, summed over a trial.
+        best_share: the share of pulls that the best arm gets; all that are best, where several are.
         trajectory, after: where they were asked for.
         sources: where the bias comes from, with a rule that stops or chooses.
     """
@@ -70,18 +70,14 @@ class BiasSummary(NamedTuple):
     average_mse: float
     average_mse_stderr: float
     pulls: Float[np.ndarray, " arms"]
+    regret: float
+    regret_stderr: float
+    best_share: float
+    best_share_stderr: float
     num_trials: int
     trajectory: Trajectory | None = None
     after: After | None = None
     sources: BiasSources | None = None
-
-
-class Moments(NamedTuple):
-    """Count, mean and sum of squares about the mean, of a block of trials or of all so far."""
-
-    count: Any
-    mean: Any
-    squares: Any
 
 
 def measure_bias(
@@ -134,7 +130,7 @@ def measure_bias(
     count = jnp.uint32(num_trials)
     for found in one_ahead(run(problem, root, firsts, count) for firsts in chunks.starts(progress)):
         moments, snapshot = jax.device_get(collect(found, mesh))
-        merged = _merge_blocks(merged, moments)
+        merged = merge_blocks(merged, moments)
         snapshots.append(snapshot)
     kept = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_trials], *snapshots)
     return _summarise(merged, kept, num_trials)
@@ -173,14 +169,14 @@ def _measure(
     problem: Problem, words: Array, counted: Array, num_steps: int, batching: Batching, asked: Asked
 ) -> tuple[dict[str, Moments], After | None]:
     def emit(progress: Progress, _: Outcome) -> Moments | None:
-        return _block_moments(_errors(problem, statistics_of(progress)), counted) if asked.trajectory else None
+        return block_moments(_errors(problem, statistics_of(progress)), counted) if asked.trajectory else None
 
     final, snapshot, parts = _run(problem, words, num_steps, batching, asked.after, emit)
     features = _features(problem, final)
     if problem.stop is not None or asked.choose is not None:
         to_the_end = _run(problem._replace(stop=None), words, num_steps, batching) if problem.stop is not None else (final,)
         features |= source_features(_errors(problem, to_the_end[0]), _errors(problem, final), final, asked.choose)
-    moments = {name: _block_moments(value, counted) for name, value in features.items()}
+    moments = {name: block_moments(value, counted) for name, value in features.items()}
     if asked.trajectory:
         moments["trajectory"] = jax.tree.map(lambda *steps: jnp.concatenate(steps).swapaxes(0, 1), *parts)
     later = After(error=_errors(problem, snapshot), future_pulls=final.pulls - snapshot.pulls) if asked.after else None
@@ -211,84 +207,48 @@ def _errors(problem: Problem, statistics: ArmStatistics) -> Float[Array, "trials
 def _features(problem: Problem, statistics: ArmStatistics) -> dict[str, Float[Array, "trials features"]]:
     """What is averaged over trials."""
     error = _errors(problem, statistics)
-    squared = _rounded(jnp.square(error))
+    squared = rounded(jnp.square(error))
     negative = jnp.sum(error < 0, axis=1, keepdims=True)
     return {
-        "error": jnp.concatenate([error, _tree_sum(error)[:, None] / error.shape[1]], axis=1),
-        "squared": jnp.concatenate([squared, _tree_sum(squared)[:, None] / error.shape[1]], axis=1),
+        "error": jnp.concatenate([error, tree_sum(error)[:, None] / error.shape[1]], axis=1),
+        "squared": jnp.concatenate([squared, tree_sum(squared)[:, None] / error.shape[1]], axis=1),
         "joint": (negative == jnp.arange(error.shape[1] + 1)[None]).astype(error.dtype),
         "pulls": statistics.pulls.astype(error.dtype),
+        "earned": _earned(problem.mean.astype(error.dtype), statistics.pulls),
     }
 
 
-def _block_moments(values: Float[Array, "trials features"], counted: Array) -> Moments:
-    """Moments of each block of trials, with the sum in place of the mean: counts stay whole numbers."""
-    values = values.reshape(-1, BLOCK, values.shape[1])
-    counted = counted.reshape(-1, BLOCK, 1)
-    count = jnp.sum(counted, axis=1, dtype=jnp.int32)
-    total = _tree_sum(jnp.where(counted, values, 0))
-    divisor = _rounded(jnp.broadcast_to(jnp.maximum(count, 1).astype(values.dtype), total.shape))
-    deviation = jnp.where(counted, values - _rounded(total / divisor)[:, None], 0)
-    return Moments(count=count, mean=total, squares=_tree_sum(_rounded(jnp.square(deviation))))
-
-
-def _rounded(values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """A barrier, so that the compiler rounds the same way in every program: in some it would merge a product with a sum, or take
-    the reciprocal of what many are divided by."""
-    return jax.lax.optimization_barrier(values)
-
-
-def _tree_sum(values: Float[Array, "rows summed *features"]) -> Float[Array, "rows *features"]:
-    """The sum over the second axis as a tree of additions: an order that no compiler changes, and little rounding."""
-    while (length := values.shape[1]) > 1:
-        half = length // 2
-        pairs = values[:, :half] + values[:, half : 2 * half]
-        values = jnp.concatenate([pairs, values[:, 2 * half :]], axis=1)
-    return values[:, 0]
-
-
-def _merge_blocks(merged: dict[str, Moments] | None, blocks: dict[str, Moments]) -> dict[str, Moments]:
-    """All blocks of a chunk, one after the other, merged into what there was before."""
-    result = {}
-    for name, moments in blocks.items():
-        so_far = merged[name] if merged else Moments(0, 0.0, 0.0)
-        for count, summed, squares in zip(*(np.asarray(part, np.float64) for part in moments), strict=True):
-            total = so_far.count + count
-            share = count / np.maximum(total, 1)
-            difference = summed / np.maximum(count, 1) - so_far.mean
-            so_far = Moments(
-                count=total,
-                mean=so_far.mean + share * difference,
-                squares=so_far.squares + squares + np.square(difference) * so_far.count * share,
-            )
-        result[name] = so_far
-    return result
-
-
-def _stderr(moments: Moments) -> Any:
-    """The standard error of the mean; not a number where there is one trial."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.sqrt(moments.squares / (moments.count - 1) / moments.count)
+def _earned(mean: Float[Array, " arms"], pulls: Int[Array, "trials arms"]) -> Float[Array, "trials 2"]:
+    """The regret of each trial, and the share of its pulls that the best arm got."""
+    best, number = mean == jnp.max(mean), pulls.astype(mean.dtype)
+    regret = tree_sum(rounded(number * (jnp.max(mean) - mean)[None]))
+    share = rounded(jnp.sum(jnp.where(best[None], pulls, 0), axis=1).astype(mean.dtype) / jnp.sum(number, axis=1))
+    return jnp.stack([regret, share], axis=1)
 
 
 def _summarise(merged: dict[str, Moments] | None, after: After | None, num_trials: int) -> BiasSummary:
     assert merged is not None
-    error, squared, joint = merged["error"], merged["squared"], merged["joint"]
+    error, squared, joint, earned = (merged[name] for name in ("error", "squared", "joint", "earned"))
+    regret, best_share = zip(earned.mean.tolist(), stderr_of(earned).tolist(), strict=True)
     path = merged.get("trajectory")
     return BiasSummary(
         bias=error.mean[:-1],
-        bias_stderr=_stderr(error)[:-1],
+        bias_stderr=stderr_of(error)[:-1],
         mse=squared.mean[:-1],
-        mse_stderr=_stderr(squared)[:-1],
+        mse_stderr=stderr_of(squared)[:-1],
         joint=joint.mean,
-        joint_stderr=_stderr(joint),
+        joint_stderr=stderr_of(joint),
         average_bias=float(error.mean[-1]),
-        average_bias_stderr=float(_stderr(error)[-1]),
+        average_bias_stderr=float(stderr_of(error)[-1]),
         average_mse=float(squared.mean[-1]),
-        average_mse_stderr=float(_stderr(squared)[-1]),
+        average_mse_stderr=float(stderr_of(squared)[-1]),
         pulls=merged["pulls"].mean,
+        regret=regret[0],
+        regret_stderr=regret[1],
+        best_share=best_share[0],
+        best_share_stderr=best_share[1],
         num_trials=num_trials,
-        trajectory=path and Trajectory(bias=path.mean, bias_stderr=_stderr(path)),
+        trajectory=path and Trajectory(bias=path.mean, bias_stderr=stderr_of(path)),
         after=after,
         sources=find_sources(merged, len(error.mean) - 1) if "sources" in merged else None,
     )

@@ -11,6 +11,7 @@ from jaxbias.policies.base import (
 )
 from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSampling
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
+from jaxbias.policies.noise import Schedule
 from jaxbias.policies.play_the_winner import PlayTheWinner
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
@@ -32,6 +33,7 @@ __all__ = [
     "LilUCB",
     "PlayTheWinner",
     "Policy",
+    "Schedule",
     "StatisticsPolicy",
     "Thompson",
     "Transformed",

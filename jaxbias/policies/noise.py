@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias._core.derivatives import moving_with, undefined_in
 from jaxbias._core.layout import materialize, trials_minor
-from jaxbias._core.settings import NON_NEGATIVE, Allowed, is_zero, one_of
+from jaxbias._core.settings import NON_NEGATIVE, Allowed, always, is_zero, one_of, setting, settings
 
 Tau = float | Float[Array, ""] | Callable[[Int[Array, ""]], Float[Array, ""]]
 TAU = Allowed(f"{NON_NEGATIVE.description}, or a function of the step", NON_NEGATIVE.test)
@@ -24,8 +24,35 @@ ARMS_AT_ONCE = 16  # compared in one reduction: of 18 and more, XLA makes a loop
 
 
 def is_static_tau(tau: Any) -> bool:
-    """Whether `tau` is known before compilation: no noise at all, or a schedule."""
-    return is_zero(tau) or callable(tau)
+    """Whether `tau` is known before compilation: no noise at all, or a plain function. A pytree such as `Schedule` is traced."""
+    return is_zero(tau) or (callable(tau) and jax.tree_util.all_leaves([tau]))
+
+
+@settings
+class Schedule:
+    """A `tau` that changes with the step: linear between values at evenly spaced steps, from the first to the last.
+
+    Its values are traced: new ones do not compile again, and gradients are taken in them.
+
+    Arguments:
+        values: (knots,), at the first step, ..., at the last.
+        num_steps: of the trial.
+
+    >>> import jax.numpy as jnp
+    >>> [float(Schedule(jnp.array([2.0, 1.0, 1.0]), num_steps=41)(step)) for step in (0, 10, 20, 40)]
+    [2.0, 1.5, 1.0, 1.0]
+    """
+
+    values: Any
+    num_steps: int = setting(static=always)
+
+    def __call__(self, step: Int[Array, ""] | int) -> Float[Array, ""]:
+        """The value at this step."""
+        values = jnp.asarray(self.values)
+        last = values.shape[0] - 1
+        place = jnp.asarray(step, values.dtype) * (last / max(self.num_steps - 1, 1))
+        nearness = jnp.maximum(1 - jnp.abs(jnp.minimum(place, last) - jnp.arange(last + 1, dtype=values.dtype)), 0)
+        return jnp.sum(nearness * values)
 
 
 def tau_at(tau: Tau, pulls: Int[Array, " arms"]) -> float | Float[Array, ""]:
