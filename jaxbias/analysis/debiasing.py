@@ -195,7 +195,7 @@ def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     """Every method that was asked for, or else every one that applies and is fast enough."""
     history, methods, slow = log.history, request.methods, {}
     if methods is None:
-        methods = [name for name, method in METHODS.items() if not missing_needs(method, history)]
+        methods = [name for name, method in METHODS.items() if method.by_default and not missing_needs(method, history)]
         slow = too_slow(history, policy, family)
     else:
         check_methods(methods)

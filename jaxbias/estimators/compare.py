@@ -125,13 +125,13 @@ def compare(
         history: one trial or many.
         policy: how the arms were chosen; None where it is not known, which leaves the methods that need no policy.
         family: what the rewards are.
-        methods: names of those to try; without it all, but for `batched_ols` where there are no batches.
+        methods: names of those to try; without it all, but for `unbiased`, and for `batched_ols` where there are no batches.
         level: of the intervals.
         propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
-        num_paths: that `mean_matching` simulates at each mean vector.
+        num_paths: that `mean_matching` and `bias_corrected` simulate at each mean vector.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -139,12 +139,13 @@ def compare(
     >>> history = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.75], num_steps=16)
     >>> table = jb.compare(jax.random.key(1), history, policy, family)
     >>> sorted(table.estimates)
-    ['confidence_sequence', 'mean_matching', 'sample_mean']
+    ['bias_corrected', 'confidence_sequence', 'mean_matching', 'sample_mean', 'shrinkage']
     >>> str(table.reasons["data_splitting"])[:26]
     'history.held_out is None; '
     """
     if methods is None:
-        methods = [name for name, method in METHODS.items() if Need.BATCHES not in missing_needs(method, history)]
+        tried = {name: method for name, method in METHODS.items() if method.by_default}
+        methods = [name for name, method in tried.items() if Need.BATCHES not in missing_needs(method, history)]
     check_methods(methods)
     checked = check_history(history)
     question = dict(history=history, policy=policy, family=family, level=level, propensities=propensities)

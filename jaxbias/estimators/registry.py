@@ -49,6 +49,7 @@ class Method:
             with the least bias first. None where it is never preferred.
         fallback: its rank where the policy is not known or does not fit, the one that assumes the least first. None where it
             needs the policy.
+        by_default: whether it is tried where no methods are named.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Method:
     corrects: bool = False
     preference: int | None = None
     fallback: int | None = None
+    by_default: bool = True
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -173,6 +175,7 @@ _ALL = (
         knows_stopping=True,
         corrects=True,
         preference=7,
+        by_default=False,  # its chains take long, and the others have less error
     ),
     Method(
         name="batched_ols",
@@ -185,7 +188,7 @@ _ALL = (
     Method(
         name="confidence_sequence",
         module="jaxbias.estimators.confidence_sequence",
-        summary="an interval that holds at every step at once, wide",
+        summary="an interval that holds at every step at once, wider than the others",
         takes=("history", "family", "level", "scale"),
         knows_stopping=True,
         holds_at_every_step=True,

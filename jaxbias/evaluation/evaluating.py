@@ -87,7 +87,7 @@ def _names(methods: Any, batched: bool) -> list[str]:
     """The methods of the registry that are asked for; by default those that such logs can have."""
     if methods is None:
         absent = {Need.HELD_OUT} if batched else {Need.HELD_OUT, Need.BATCHES}
-        return [name for name, method in METHODS.items() if not absent & method.needs]
+        return [name for name, method in METHODS.items() if method.by_default and not absent & method.needs]
     if isinstance(methods, Mapping):
         return []
     check_methods(methods)

@@ -8,7 +8,7 @@ import pytest
 import jaxbias as jb
 from jaxbias.estimators.registry import METHODS, Need
 
-ALL = [name for name in METHODS if name != "batched_ols"]  # which needs batches
+ALL = [name for name, method in METHODS.items() if method.by_default and name != "batched_ols"]  # which needs batches
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.special
+import scipy.stats
 
 import jaxbias as jb
 
@@ -21,8 +22,12 @@ def half_width(pulls, scale, rho, alpha):
     return np.sqrt(total * np.log(total / (rho * alpha**2))) / pulls
 
 
+def best_ratio(alpha):
+    return -scipy.special.lambertw(-(alpha**2) / np.e, -1).real - 1
+
+
 def best_rho(pulls, scale, alpha):
-    return pulls * scale**2 / (-scipy.special.lambertw(-(alpha**2) / np.e, -1).real - 1)
+    return pulls * scale**2 / best_ratio(alpha)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
@@ -66,9 +71,9 @@ def test_the_last_step_of_the_trajectory_is_the_estimate(x64):
 def test_zeros_and_ones_stay_in_their_range():
     history = log([0, 1, 0, 0], [1, 0, 1, 1], num_arms=3)
     found = jb.confidence_sequence(history, jb.Bernoulli(), trajectory=True)
-    rho = best_rho(50, 0.5, 0.05)
-    np.testing.assert_allclose(found.lower, np.clip([1 - half_width(3, 0.5, rho, 0.05), 0, 0], 0, 1), rtol=1e-5)
-    np.testing.assert_allclose(found.upper, [1, min(1, half_width(1, 0.5, rho, 0.05)), 1], rtol=1e-5)
+    assert np.all((found.lower >= 0) & (found.upper <= 1))
+    assert found.upper.tolist()[::2] == [1, 1]  # three successes of three, and no pull
+    assert 0 < float(found.lower[0]) < 1
     assert (np.asarray(found.diagnostics["upper_by_step"]) <= 1).all()
 
 
@@ -125,11 +130,118 @@ def test_few_runs_of_zeros_and_ones_ever_miss():
     assert (missed.any(axis=1).mean(axis=0) <= 0.05).all()
 
 
+def counts(kind):
+    """What an arm of each kind gave, and the logarithm of the mixture over the likelihood at a mean, by SciPy."""
+    pulls, total, worth = 30, 4.0, 200 / best_ratio(0.05)
+    if kind == "bernoulli":
+        beta = lambda m: scipy.special.betaln(worth * m + total, worth * (1 - m) + pulls - total)
+        ratio = lambda m: beta(m) - scipy.special.betaln(worth * m, worth * (1 - m)) - total * np.log(m) - 26 * np.log(1 - m)
+    elif kind == "poisson":
+        ratio = lambda m: (
+            scipy.stats.nbinom.logpmf(total, worth * m, worth / (worth + pulls)) - scipy.stats.poisson.logpmf(total, pulls * m)
+        )
+    else:  # the sum of the rewards has a Gamma distribution, and 1 / mean a Gamma prior: a beta prime distribution
+        ratio = lambda m: (
+            scipy.stats.betaprime.logpdf(total, pulls, worth + 1, scale=worth * m)
+            - scipy.stats.gamma.logpdf(total, pulls, scale=m)
+        )
+    rewards = [1.0] * 4 + [0.0] * 26 if kind != "exponential" else [4 / 30] * 30
+    return log([0] * 30, rewards, 1), ratio
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"), [("bernoulli", jb.Bernoulli()), ("poisson", jb.Poisson()), ("exponential", jb.Exponential())]
+)
+def test_mixtures_of_other_families(kind, family):
+    """At both ends the mixture is 20 times as likely as the mean there; between them less, beyond them more."""
+    history, ratio = counts(kind)
+    found = jb.confidence_sequence(history, family)
+    low, high = float(found.lower[0]), float(found.upper[0])
+    np.testing.assert_allclose([ratio(low), ratio(high)], np.log(20), atol=2e-3)
+    inside, outside = (
+        np.linspace(low, high, 50)[1:-1],
+        np.concatenate([low * np.linspace(0.1, 0.99), high * np.linspace(1.01, 1.5)]),
+    )
+    assert np.max(ratio(inside)) < np.log(20) < np.min(ratio(outside[outside < 1]))
+
+
+def test_unknown_sigma():
+    """At both ends the noncentral t density, mixed over effects, is 20 times the central one."""
+    rewards = np.random.default_rng(0).normal(1, 2, 12)
+    found = jb.confidence_sequence(log([0] * 12, rewards, 1), jb.Normal(sigma=None))
+    prior = np.sqrt(best_ratio(0.05) / 50)
+    t = (rewards.mean() - float(found.lower[0])) / (rewards.std(ddof=1) / np.sqrt(12))
+    effects = np.linspace(-8, 8, 4001) * prior
+    mixed = (
+        scipy.stats.nct.pdf(t, 11, effects * np.sqrt(12)) @ scipy.stats.norm.pdf(effects, 0, prior) * (effects[1] - effects[0])
+    )
+    np.testing.assert_allclose(mixed / scipy.stats.t.pdf(t, 11), 20, rtol=1e-3)
+    np.testing.assert_allclose(found.upper + found.lower, 2 * found.mean, rtol=1e-4)
+
+
+def test_unknown_variance_is_asymptotic():
+    """The formula of Waudby-Smith et al. (2024); nothing is said after one pull, or where rewards do not vary."""
+    rewards = np.random.default_rng(0).exponential(1, 40)
+    found = jb.confidence_sequence(log([0] * 40 + [1, 1, 2], [*rewards, 3.0, 3.0, 1.0], 3), None)
+    rho_squared = best_ratio(0.05) / 50
+    wider = 40 * rho_squared + 1
+    half = rewards.std() * np.sqrt(2 * wider / (40**2 * rho_squared) * np.log(np.sqrt(wider) / 0.05))
+    np.testing.assert_allclose(found.upper[0] - found.mean[0], half, rtol=1e-4)
+    assert np.isinf(found.lower[1:]).all()
+    assert found.converged.tolist() == [True, False, False]
+
+
+def test_bounded_rewards():
+    """The empirical Bernstein sequence as it is published, in a loop; the range is rescaled, and the arms do not mix."""
+    rewards, arms = np.random.default_rng(0).beta(2, 5, 60), np.arange(60) % 2
+    found = jb.confidence_sequence(log(arms, 4 * rewards - 1, 2), None, bounds=(-1.0, 3.0), trajectory=True)
+    total, squares, bets, won, prices = 0.0, 0.0, 0.0, 0.0, 0.0
+    for number, reward in enumerate(rewards[arms == 1], start=1):
+        mean, variance = (0.5 + total) / number, (0.25 + squares) / number
+        bet = min(np.sqrt(2 * np.log(2 / 0.05) / (variance * number * np.log(1 + number))), 0.5)
+        bets, won = bets + bet, won + bet * reward
+        prices += 4 * (reward - mean) ** 2 * (-np.log(1 - bet) - bet) / 4
+        total += reward
+        squares += (reward - (0.5 + total) / (number + 1)) ** 2
+        low = max((won - np.log(2 / 0.05) - prices) / bets, 0)
+        np.testing.assert_allclose(found.diagnostics["lower_by_step"][2 * number - 1, 1], 4 * low - 1, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.upper[1], 4 * (won + np.log(2 / 0.05) + prices) / bets - 1, rtol=1e-4)
+
+
+def test_a_small_rate_has_a_narrow_interval():
+    """5% of 3,800: at most 1.8 times the naive width."""
+    history = log([0] * 3800, [1.0] * 190 + [0.0] * 3610, 1)
+    found, naive = jb.confidence_sequence(history, jb.Bernoulli()), jb.sample_mean(history, jb.Bernoulli())
+    assert float(found.upper[0] - found.lower[0]) < 1.8 * float(naive.upper[0] - naive.lower[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "options", "mean"),
+    [
+        (jb.Bernoulli(), dict(family=jb.Bernoulli()), (0.05, 0.03)),
+        (jb.Bernoulli(), dict(family=None, bounds=(0.0, 1.0)), (0.05, 0.03)),
+        (jb.Normal(), dict(family=jb.Normal(sigma=None)), (1.0, 0.75)),
+        (jb.Poisson(), dict(family=jb.Poisson()), (0.5, 0.4)),
+        (jb.Exponential(), dict(family=jb.Exponential()), (1.0, 0.75)),
+    ],
+    ids=["bernoulli", "bounds", "normal", "poisson", "exponential"],
+)
+def test_few_runs_of_any_family_ever_miss(family, options, mean):
+    """2,000 runs of 1,000 steps: at most 5% ever miss the mean of an arm."""
+    mean = np.array(mean, np.float32)
+    history = jb.simulate(jax.random.key(10), jb.EpsilonGreedy(0.2), family, mean, 1000, 2000)
+    found = jb.confidence_sequence(history, **options, trajectory=True).diagnostics
+    missed = (np.asarray(found["lower_by_step"]) > mean) | (np.asarray(found["upper_by_step"]) < mean)
+    assert (missed.any(axis=1).mean(axis=0) <= 0.05).all()
+
+
 BAD = [
     (dict(tightest_at=0), "tightest_at", "is 0; it must be positive and finite"),
     (dict(tightest_at=np.inf), "tightest_at", "is inf; it must be positive and finite"),
-    (dict(family=None), "scale", "is None; it must be given, unless the family is Normal with its sigma, or Bernoulli"),
-    (dict(family=jb.Normal(sigma=None)), "scale", "is None; it must be given, unless the family is Normal with its sigma"),
+    (dict(bounds=(1.0, 0.0)), "bounds", "it must be two finite numbers, the smaller one first"),
+    (dict(bounds=(0.0, 1.0)), "history.rewards", r"is 2.0 at step 1; it must be inside bounds, \(0.0, 1.0\)"),
+    (dict(bounds=(-1.0, 3.0), scale=1.0), "bounds", "it must be None where scale is given"),
     (dict(scale=-1.0), "scale", "is -1.0; it must be positive and finite"),
     (dict(scale=jnp.ones(3)), "scale", r"has shape \(3,\); it must be one number, or one for each of 2 arms"),
     (dict(family=jb.Bernoulli()), "history.rewards", "is 2.0 at step 1, which Bernoulli.* cannot give"),
