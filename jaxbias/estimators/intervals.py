@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import stdtrit
 
 from jaxbias._core.jit import compiled
-from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.rewards import BaseFamily
 
 LARGEST_IN_TABLE = 64  # beyond it four terms of the expansion in 1 / freedom are right to seven digits, up to 99.9%
@@ -83,10 +83,12 @@ def wald(
 
 @compiled
 def clip_to_family(estimate: Estimate, family: BaseFamily) -> Estimate:
-    """The estimate with its interval, not its mean, cut to what the family allows."""
+    """The estimate cut to what the family allows; a mean that was outside of it is not to be believed."""
     low, high = family.mean_range
-    lower, upper = jnp.clip(estimate.lower, low, high), jnp.clip(estimate.upper, low, high)
-    return dataclasses.replace(estimate, lower=lower, upper=upper)
+    mean, lower, upper = (jnp.clip(part, low, high) for part in (estimate.mean, estimate.lower, estimate.upper))
+    outside = (mean != estimate.mean) & ~jnp.isnan(estimate.mean) & (estimate.status == Status.CONVERGED)
+    status = jnp.where(outside, jnp.int32(Status.OUT_OF_RANGE), estimate.status)
+    return dataclasses.replace(estimate, mean=mean, lower=lower, upper=upper, status=status)
 
 
 def bounded_interval(

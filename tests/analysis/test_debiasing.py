@@ -385,3 +385,11 @@ def test_the_margin_of_confidence_sequences_is_between_their_ends(whole):
     best = find_best_arm(sequence, 0.95)
     assert best.lower == pytest.approx(float(sequence.lower[best.arm] - sequence.upper[best.runner_up]))
     assert best.upper == pytest.approx(float(sequence.upper[best.arm] - sequence.lower[best.runner_up]))
+
+
+def test_the_margin_of_intervals_that_are_no_plus_and_minus():
+    """By hand: an arm at 0.8 in [0.5, 0.9] is ahead of one at 0.3 in [0.2, 0.7]."""
+    parts = dict(mean=np.array([0.3, 0.8]), lower=np.array([0.2, 0.5]), upper=np.array([0.7, 0.9]), stderr=np.array([0.3, 0.4]))
+    found = find_best_arm(jb.Estimate(method="test_inversion", status=np.zeros(2, int), diagnostics={}, **parts), 0.95)
+    assert (found.arm, found.runner_up, found.stderr) == (1, 0, pytest.approx(0.5))
+    np.testing.assert_allclose((found.margin, found.lower, found.upper), (0.5, 0.5 - 0.5, 0.5 + np.hypot(0.1, 0.1)), atol=1e-12)

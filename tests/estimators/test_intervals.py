@@ -6,6 +6,7 @@ import numpy as np
 import scipy.stats
 
 import jaxbias as jb
+from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.intervals import bounded_interval, clip_to_family, edge_interval, normal_quantile, student_quantile, wald
 
 LEVELS = [0.1, 0.5, 0.9, 0.95, 0.99, 0.999]
@@ -89,3 +90,14 @@ def test_the_one_sided_bound_holds_whatever_the_policy():
     missed = np.asarray(edge.at_edge) & ((np.asarray(edge.upper) < mean) | (np.asarray(edge.lower) > mean))
     assert (missed.mean(axis=0) < 0.05).all()
     assert missed.any()  # so that a bound that is too low would be noticed
+
+
+def test_a_mean_outside_the_range_is_cut_and_not_believed():
+    mean, half = jnp.array([1.2, 0.5, jnp.nan]), jnp.array([0.3, 0.7, jnp.nan])
+    status = jnp.array([Status.CONVERGED, Status.CONVERGED, Status.NEVER_PULLED], jnp.int32)
+    ends = dict(lower=mean - half, upper=mean + half)
+    found = clip_to_family(Estimate(method="x", mean=mean, stderr=half, status=status, diagnostics={}, **ends), jb.Bernoulli())
+    np.testing.assert_allclose(found.mean, [1.0, 0.5, np.nan])
+    np.testing.assert_allclose(found.lower, [0.9, 0.0, np.nan], rtol=1e-6)
+    np.testing.assert_allclose(found.upper, [1.0, 1.0, np.nan])
+    assert found.status.tolist() == [Status.OUT_OF_RANGE, Status.CONVERGED, Status.NEVER_PULLED]

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
 from jaxbias._core.errors import ArgumentError
@@ -180,6 +180,14 @@ def _run(
     return chunks.map(one, (keys, history))
 
 
+def _at_end(family: Any, history: History) -> Bool[Array, "trials arms"]:
+    """Whether every reward of an arm was at the same end of the family's range."""
+    statistics = history.statistics
+    low, high = family.mean_range
+    at_end = (statistics.mean <= low) | (statistics.mean >= high)
+    return at_end if family.has_edges else jnp.zeros_like(at_end)
+
+
 @partial(compiled, static=("level",))
 def _estimate(tests: InvertedTests, contrasts: Contrasts, history: History, family: Any, level: float) -> Estimate:
     pulls = history.statistics.pulls[:, contrasts.arms]  # (trials, contrasts, few)
@@ -194,6 +202,7 @@ def _estimate(tests: InvertedTests, contrasts: Contrasts, history: History, fami
             Status.PULLED_ONCE: alone,
             Status.NOT_FINITE: ~finite,
             Status.TOO_FEW_SAMPLES: ~(jnp.max(tests.error, axis=-1) < MOST_ERROR),
+            Status.AT_EDGE: jnp.any(_at_end(family, history)[:, contrasts.arms] & used, axis=-1),
         }
     )
     mean, lower, upper = (jnp.where(known & ~alone, end, jnp.nan) for end in ends)
