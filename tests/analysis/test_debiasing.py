@@ -74,9 +74,13 @@ def test_the_margin_has_the_covariance_in_it(whole):
     assert whole.best.margin == pytest.approx(mean[first] - mean[second])
     contrast = np.zeros(3)
     contrast[[first, second]] = 1, -1
-    assert whole.best.stderr == pytest.approx(np.sqrt(contrast @ covariance @ contrast))
+    delta = dataclasses.replace(
+        whole.estimate, stderr=np.sqrt(np.diag(covariance)), diagnostics={"covariance": covariance}
+    )  # as with interval="delta"
+    best = find_best_arm(delta, 0.95)
+    assert best.stderr == pytest.approx(np.sqrt(contrast @ covariance @ contrast))
     assert covariance[first, second] != 0
-    assert whole.best.upper - whole.best.margin == pytest.approx(1.959964 * whole.best.stderr, rel=1e-5)
+    assert best.upper - best.margin == pytest.approx(1.959964 * best.stderr, rel=1e-5)
 
 
 def test_the_frame_has_the_labels(whole):

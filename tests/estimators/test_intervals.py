@@ -47,13 +47,6 @@ def test_plus_and_minus():
     np.testing.assert_allclose(student.upper - mean, scipy.stats.t.ppf(0.95, [[3, 70], [1, 5]]) * stderr, rtol=1e-5)
 
 
-def test_the_interval_is_clipped_and_the_mean_is_not():
-    found = clip_to_family(estimate_of(jnp.array([0.9, 1.2]), jnp.array([0.2, 0.2])), jb.Bernoulli())
-    np.testing.assert_allclose(found.mean, [0.9, 1.2], rtol=1e-6)
-    np.testing.assert_allclose(found.lower, [0.9 - 1.959964 * 0.2, 1.2 - 1.959964 * 0.2], rtol=1e-5)
-    assert found.upper.tolist() == [1, 1]
-
-
 def test_bounded_means():
     """On the scale of the log-odds, of the logarithm, and of the means themselves."""
     mean, stderr, z = jnp.array([0.2, 0.7]), jnp.array([0.1, 0.05]), 1.959964
