@@ -128,6 +128,11 @@ def count(
     return ArmStatistics(pulls=pulls, total=total)
 
 
+def pulls_of(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -> Int[Array, "*trials arms"]:
+    """The pulls of each arm alone, where the rewards are not known."""
+    return count(arms, jnp.zeros(arms.shape), num_arms).pulls
+
+
 @partial(jax.jit, static_argnames="num_arms")
 @partial(jnp.vectorize, signature="(s)->(s)", excluded=(1,))
 def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -> Bool[Array, "*trials steps"]:

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from jaxbias._core.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
+from jaxbias._core.settings import evaluate, is_concrete
 
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
 CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
@@ -97,9 +98,15 @@ def split_logs(at_once: int, logs: Any) -> LogChunks:
     return LogChunks(count=count, size=math.ceil(count / number), mesh=trial_mesh(number, logs))
 
 
-@compiled
 def as_many(log: Any) -> Any:
-    """One log as many: with a first axis of length one."""
+    """One log as many: with a first axis of length one. What is known now stays so, whatever else is traced."""
+    if is_concrete(log):
+        return evaluate(_as_many, log)
+    return jax.tree.map(lambda leaf: evaluate(_as_many, leaf), log)
+
+
+@compiled
+def _as_many(log: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[None], log)
 
 

@@ -39,7 +39,7 @@ from jaxbias.estimators.conditional_mle.success_counts import (
 )
 from jaxbias.estimators.conditional_mle.weighted_samples import SampleMoments, Samples
 from jaxbias.estimators.intervals import bounded_interval
-from jaxbias.history import History
+from jaxbias.history import History, pulls_of
 from jaxbias.rewards import Bernoulli
 
 PARTICLES_PER_PATH = 4  # as a particle costs a quarter of a path, and the ends of the resampled ones are alike
@@ -101,6 +101,9 @@ def _routes(policy: Any, family: Any, history: History) -> tuple[list[Route], In
     """How each log is to be computed, and which arm goes along each axis: those with few states first."""
     if is_concrete(history):
         pulls, total = (np.asarray(part) for part in evaluate(lambda history: history.statistics, history))
+    elif is_concrete(history.arms):  # the rewards are traced: any number of successes is possible
+        pulls = np.asarray(evaluate(pulls_of, history.arms, history.num_arms))
+        total = pulls.astype(float)
     else:
         pulls = np.full((history.arms.shape[0], history.num_arms), history.num_steps)
         total = pulls.astype(float)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxbias._core.chunks import LogChunks
 from jaxbias._core.derivatives import held
@@ -35,7 +35,7 @@ from jaxbias.estimators.conditional_mle.success_counts import (
 from jaxbias.estimators.conditional_mle.unknown_sigma import MeansAndSigma
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples
 from jaxbias.estimators.sigma import sigma_of_arm, spread_of
-from jaxbias.history import History, count
+from jaxbias.history import History, pulls_of
 from jaxbias.likelihood import choice_log_probs
 from jaxbias.policies import BasePolicy
 from jaxbias.rewards import Bernoulli, Normal, UnknownSigma
@@ -74,16 +74,12 @@ def choose_way(policy: BasePolicy, family: Any, history: History, num_paths: int
         return Way(PARTICLES_PER_PATH * num_paths)
     pulls = np.full((1, history.num_arms), history.num_steps)
     if is_concrete(history.arms):
-        pulls = np.asarray(evaluate(_pulls, history.arms, history.num_arms)).max(axis=0, keepdims=True)
+        pulls = np.asarray(evaluate(pulls_of, history.arms, history.num_arms)).max(axis=0, keepdims=True)
     shape = tuple(table_sizes(pulls, pulls.astype(float))[0].tolist())
     nodes = policy.table_nodes(history.num_steps)
     if policy.keeps_statistics and math.prod(shape) <= (MOST_STATES if nodes is None else TABLE_STATES):
         return Way(num_paths, shape=shape, nodes=nodes)
     return Way(PARTICLES_PER_PATH * num_paths, nodes=nodes, rows=max(shape))
-
-
-def _pulls(arms: Int[Array, "trials steps"], num_arms: int) -> Int[Array, "trials arms"]:
-    return count(arms, jnp.zeros(arms.shape), num_arms).pulls
 
 
 def samples_at(key: Any, policy: BasePolicy, family: Any, log: History, at: Float[Array, " parameters"], way: Way) -> Samples:

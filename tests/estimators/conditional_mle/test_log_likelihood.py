@@ -127,19 +127,20 @@ def test_a_posterior_by_nuts():
     import numpyro
     from numpyro.infer import MCMC, NUTS
 
-    with jax.enable_x64(True):
+    # NumPyro mixes its dtypes and ranks.
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         policy, family, history = jb.Greedy(tau=1.0), jb.Normal(), log()
 
         def model():
             mean = numpyro.sample("mean", numpyro.distributions.Normal(0.0, 2.0).expand([2]).to_event(1))
             numpyro.factor("log", jb.conditional_log_likelihood(KEY, history, policy, family, mean, num_paths=512))
 
-        run = MCMC(NUTS(model), num_warmup=300, num_samples=1500, num_chains=1, progress_bar=False)
+        run = MCMC(NUTS(model), num_warmup=200, num_samples=800, num_chains=1, progress_bar=False)
         run.run(jax.random.key(3))
         samples = np.asarray(run.get_samples()["mean"])
-        line = np.linspace(-6, 6, 61)
+        line = np.linspace(-6, 6, 41)
         grid = jnp.asarray(np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2))
-        value = jax.jit(lambda grid: jax.lax.map(lambda mean: of_normal(policy, mean, 1.0, history, points=9), grid))(grid)
+        value = jax.jit(lambda grid: jax.lax.map(lambda mean: of_normal(policy, mean, 1.0, history, points=7), grid))(grid)
         weight = np.asarray(jax.nn.softmax(value - jnp.sum(grid**2, axis=1) / 8))
         expected = weight @ np.asarray(grid)
         deviation = np.sqrt(weight @ np.square(np.asarray(grid) - expected))
