@@ -56,7 +56,22 @@ def summary_of(bias, stderr, num_trials=1000):
     bias, stderr = np.array(bias), np.array(stderr)
     joint = np.full(len(bias) + 1, 1 / (len(bias) + 1))
     return jb.bias.BiasSummary(
-        bias, stderr, bias**2, stderr, joint, joint / 10, bias.mean(), 0.01, 1.0, 0.01, bias * 0 + 4, 2.5, 0.02, 0.7, 0.01, num_trials
+        bias,
+        stderr,
+        bias**2,
+        stderr,
+        joint,
+        joint / 10,
+        bias.mean(),
+        0.01,
+        1.0,
+        0.01,
+        bias * 0 + 4,
+        2.5,
+        0.02,
+        0.7,
+        0.01,
+        num_trials,
     )
 
 
