@@ -191,22 +191,22 @@ class ScoredPolicy(BasePolicy):
         return jax.tree.map(lambda new, old: jnp.where(starts, new, old), latest, frozen)
 
     def _choice_score(self, seen: Any, slope: Any, arm: Int[Array, ""]) -> Float[Array, " settings"]:
-        """d log_probs(seen)[arm] in each setting, also by way of the state."""
-        direct = self._direct_score(seen, arm)
-        if slope is None:
-            return direct
-        by_state = jax.grad(lambda floats: self.policy.log_probs(_with_floats(seen, floats))[arm])(_floats(seen))
-        parts = jax.tree.map(lambda one, slopes: jnp.tensordot(one, slopes, axes=one.ndim), by_state, slope)
-        return direct + sum(jax.tree.leaves(parts))
+        """d log_probs(seen)[arm] in each setting, also by way of the state.
 
-    def _direct_score(self, seen: Any, arm: Int[Array, ""]) -> Float[Array, " settings"]:
-        """d log_probs(seen)[arm] with the state held fixed: forward, through tables made once, or backward if there are many."""
+        Forward, one setting after the other, through tables made once; or backward, where the state does not depend on the
+        settings and these are many, or the log-probability is an integral.
+        """
         size = self.values.shape[0]
-        if size == 0 or size > FEW_SETTINGS:
+        if slope is None and (size == 0 or size > FEW_SETTINGS or self._own.records_draws):
             return jax.grad(lambda values: self.rebuild(values).log_probs(seen)[arm])(self.values)
-        chosen = lambda numbers: _with_floats(self.policy, numbers).log_probs(seen)[arm]
-        along = lambda tangent: jax.jvp(chosen, (_floats(self.policy),), (tangent,))[1]
-        return jax.vmap(along, in_axes=-1)(self.tangents)
+
+        def chosen(numbers: list[Array], floats: list[Array]) -> Float[Array, ""]:
+            return _with_floats(self.policy, numbers).log_probs(seen if slope is None else _with_floats(seen, floats))[arm]
+
+        def along(numbers: list[Array], floats: list[Array]) -> Float[Array, ""]:
+            return jax.jvp(chosen, (_floats(self.policy), [] if slope is None else _floats(seen)), (numbers, floats))[1]
+
+        return jax.vmap(along, in_axes=(-1, -1))(self.tangents, [] if slope is None else slope)
 
     def _updated_slope(self, state: Any, slope: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
         """The derivative of the state after this reward."""

@@ -108,7 +108,7 @@ def test_gradients_against_differences_of_large_simulations(name):
     for figure in found.gradient._fields:
         ours, ours_error = part(getattr(found.gradient, figure)), part(getattr(found.gradient_stderr, figure))
         assert (np.abs(ours - slope[figure]) < 4 * np.hypot(ours_error, error[figure])).all(), figure
-    assert abs(slope["regret"]) > 10 * error["regret"]
+    assert np.abs(slope["bias"]).max() > 4 * error["bias"].max()  # there is something to agree on
 
 
 def figures_at(policy, mean, num_trials=2000):
