@@ -69,7 +69,7 @@ def measure_gradient(
 
     Arguments:
         key, policy, family, mean, num_steps, num_trials, batch_size, stop, chunk_size, progress: as in `measure_bias`; trial i is
-            the same trial.
+            the same trial, and another chunk size changes the gradients by rounding only.
         baseline: whether to take the average of the other trials off each figure; without it the error is larger.
 
     Returns:

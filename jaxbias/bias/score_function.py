@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from jaxbias._core.chunks import trials_at_once
 from jaxbias.bias.moments import BLOCK
 from jaxbias.policies import ArmStatistics
-from jaxbias.simulation.scores import ScoredPolicy, SettingsVector, batch_starts
+from jaxbias.simulation.scores import SettingsVector, scored
 from jaxbias.simulation.steps import Batching, Problem, part_of, run_trials, start_trials, statistics_of
 from jaxbias.simulation.trials import opened_steps
 
@@ -91,15 +91,8 @@ def simulate_scored(problem: Problem, own: SettingsVector, words: Array, num_ste
     """The trials of these words, the same as without scores."""
     mean, family = problem.mean, problem.family
     closed = family.has_variance
-    scored = ScoredPolicy(
-        policy=problem.policy.for_steps(num_steps),
-        values=own.values,
-        rebuild=own.rebuild,
-        first=batch_starts(batching, num_steps),
-        mean=mean,
-        family=None if closed else family,
-    )
-    statistics, state = run_to_the_end(problem._replace(policy=scored), words, num_steps, batching)
+    wrapped = scored(problem.policy, own, mean, None if closed else family, num_steps, batching)
+    statistics, state = run_to_the_end(problem._replace(policy=wrapped), words, num_steps, batching)
     pulls = statistics.pulls.astype(mean.dtype)
     of_rewards = (statistics.total - pulls * mean[None]) / family.variance(mean)[None] if closed else state.reward_score
     return ScoredTrials(

@@ -22,6 +22,8 @@ from jaxbias.policies import BasePolicy, complete_policy
 from jaxbias.rewards import at_arm
 from jaxbias.simulation.steps import Batching
 
+FEW_SETTINGS = 8  # up to which one derivative after the other is faster than all of them backward
+
 Rebuild = Callable[[Float[Array, " settings"]], Any]
 
 
@@ -111,6 +113,7 @@ class ScoredPolicy(BasePolicy):
 
     Fields:
         policy: what is simulated, in the form it prefers.
+        tangents: the derivative of each number in that form, such as a table, in each setting along the last axis.
         values: its settings; `rebuild` makes the policy of them.
         first: whether a batch starts at each step; None without batches.
         mean: of each arm.
@@ -118,6 +121,7 @@ class ScoredPolicy(BasePolicy):
     """
 
     policy: Any
+    tangents: Any
     values: Any
     rebuild: Any = setting(static=always)
     first: Any
@@ -187,13 +191,22 @@ class ScoredPolicy(BasePolicy):
         return jax.tree.map(lambda new, old: jnp.where(starts, new, old), latest, frozen)
 
     def _choice_score(self, seen: Any, slope: Any, arm: Int[Array, ""]) -> Float[Array, " settings"]:
-        """d log_probs(seen)[arm] in each setting, also by way of the state."""
-        direct = jax.grad(lambda values: self.rebuild(values).log_probs(seen)[arm])(self.values)
-        if slope is None:
-            return direct
-        by_state = jax.grad(lambda floats: self.policy.log_probs(_with_floats(seen, floats))[arm])(_floats(seen))
-        parts = jax.tree.map(lambda one, slopes: jnp.tensordot(one, slopes, axes=one.ndim), by_state, slope)
-        return direct + sum(jax.tree.leaves(parts))
+        """d log_probs(seen)[arm] in each setting, also by way of the state.
+
+        Forward, one setting after the other, through tables made once; or backward, where the state does not depend on the
+        settings and these are many, or the log-probability is an integral.
+        """
+        size = self.values.shape[0]
+        if slope is None and (size == 0 or size > FEW_SETTINGS or self._own.records_draws):
+            return jax.grad(lambda values: self.rebuild(values).log_probs(seen)[arm])(self.values)
+
+        def chosen(numbers: list[Array], floats: list[Array]) -> Float[Array, ""]:
+            return _with_floats(self.policy, numbers).log_probs(seen if slope is None else _with_floats(seen, floats))[arm]
+
+        def along(numbers: list[Array], floats: list[Array]) -> Float[Array, ""]:
+            return jax.jvp(chosen, (_floats(self.policy), [] if slope is None else _floats(seen)), (numbers, floats))[1]
+
+        return jax.vmap(along, in_axes=(-1, -1))(self.tangents, [] if slope is None else slope)
 
     def _updated_slope(self, state: Any, slope: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
         """The derivative of the state after this reward."""
@@ -218,14 +231,30 @@ class ScoredPolicy(BasePolicy):
 
 def _floats(state: Any) -> list[Array]:
     """The parts of a state that have a derivative."""
-    return [jnp.asarray(leaf) for leaf in jax.tree.leaves(state) if _is_float(jnp.asarray(leaf))]
+    return [jnp.asarray(leaf) for leaf in jax.tree.leaves(state) if _is_float(leaf)]
 
 
 def _with_floats(state: Any, floats: list[Array]) -> Any:
     """The state with other values of those parts."""
     leaves, structure = jax.tree.flatten(state)
     new = iter(floats)
-    return jax.tree.unflatten(structure, [next(new) if _is_float(jnp.asarray(leaf)) else leaf for leaf in leaves])
+    return jax.tree.unflatten(structure, [next(new) if _is_float(leaf) else leaf for leaf in leaves])
+
+
+def scored(
+    policy: BasePolicy, own: SettingsVector, mean: Float[Array, " arms"], family: Any, num_steps: int, batching: Batching
+) -> ScoredPolicy:
+    """The policy with its score; with the score of the rewards where a family is given."""
+    numbers = lambda values: _floats(complete_policy(own.rebuild(values)).for_steps(num_steps))
+    return ScoredPolicy(
+        policy=policy.for_steps(num_steps),
+        tangents=jax.jacfwd(numbers)(own.values),
+        values=own.values,
+        rebuild=own.rebuild,
+        first=batch_starts(batching, num_steps),
+        mean=mean,
+        family=family,
+    )
 
 
 def batch_starts(batching: Batching, num_steps: int) -> Bool[Array, " steps"] | None:

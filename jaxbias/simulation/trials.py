@@ -186,7 +186,7 @@ def prepare(
     mean = as_float(mean)
     if mean.ndim != 1 or mean.shape[0] == 0:
         raise ArgumentError("mean", mean, "one number for each arm", problem=f"has shape {mean.shape}")
-    if is_concrete(mean) and not bool(jnp.all(jnp.isfinite(mean))):
+    if is_concrete(mean) and not np.all(np.isfinite(np.asarray(mean))):  # NumPy, as inside jit JAX would trace it
         raise ArgumentError("mean", mean.tolist(), "finite")
     policy, family = check_policy(policy, mean.shape[0]), check_family(family, mean)
     check_sigma(family, "a simulation")

@@ -146,3 +146,16 @@ def test_inside_jit_it_says_what_to_do():
 def test_after_must_be_a_step(after):
     with pytest.raises(ValueError, match=f"after is {after}; it must be "):
         jb.measure_bias(jax.random.key(0), jb.Greedy(), jb.Normal(), TWO, 5, 10, after=after)
+
+
+def test_regret_and_the_share_of_the_best_arm():
+    """From the pulls of the same trials; with a rule that stops, of the pulls that were made."""
+    key, mean = jax.random.key(3), [1.0, 0.5, 1.0]
+    problem = (key, jb.Greedy(tau=0.5), jb.Normal(), mean)
+    for options in ({}, {"stop": jb.StopAtDifference(threshold=0.5, first=4, every=2)}):
+        pulls = np.asarray(jb.simulate(*problem, 10, 600, **options).statistics.pulls, np.float64)
+        found = jb.measure_bias(*problem, 10, 600, **options)
+        regret, share = 0.5 * pulls[:, 1], 1 - pulls[:, 1] / pulls.sum(axis=1)
+        np.testing.assert_allclose([found.regret, found.best_share], [regret.mean(), share.mean()], rtol=1e-6)
+        errors = [values.std(ddof=1) / np.sqrt(600) for values in (regret, share)]
+        np.testing.assert_allclose([found.regret_stderr, found.best_share_stderr], errors, rtol=1e-5)
