@@ -136,6 +136,23 @@ _ALL = (
         preference=1,
     ),
     Method(
+        name="batched_ols",
+        module="jaxbias.estimators.batched_ols",
+        summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
+        needs=frozenset({Need.BATCHES}),
+        takes=("history", "family", "level"),
+        fallback=4,
+    ),
+    Method(
+        name="confidence_sequence",
+        module="jaxbias.estimators.confidence_sequence",
+        summary="an interval that holds at every step at once, wide",
+        takes=("history", "family", "level", "scale"),
+        knows_stopping=True,
+        holds_at_every_step=True,
+        fallback=1,
+    ),
+    Method(
         name="shrinkage",
         module="jaxbias.estimators.shrinkage",
         summary="empirical Bayes: the sample means drawn towards each other; the least error, with a bias of both signs",
@@ -165,23 +182,6 @@ _ALL = (
         corrects=True,
         preference=6,  # likewise
         by_default=False,  # its chains take long, and the others have less error
-    ),
-    Method(
-        name="batched_ols",
-        module="jaxbias.estimators.batched_ols",
-        summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
-        needs=frozenset({Need.BATCHES}),
-        takes=("history", "family", "level"),
-        fallback=4,
-    ),
-    Method(
-        name="confidence_sequence",
-        module="jaxbias.estimators.confidence_sequence",
-        summary="an interval that holds at every step at once, wider than the others",
-        takes=("history", "family", "level", "scale"),
-        knows_stopping=True,
-        holds_at_every_step=True,
-        fallback=1,
     ),
 )
 METHODS = {method.name: method for method in _ALL}

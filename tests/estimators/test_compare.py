@@ -8,6 +8,7 @@ import pytest
 import jaxbias as jb
 
 ALL = ["sample_mean", "data_splitting", "propensity_weighting", "adaptive_weighting", "conditional_mle", "mean_matching"]
+AFTER = ["confidence_sequence", "shrinkage", "bias_corrected"]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def noisy():
 
 def test_all_that_apply(noisy):
     history, policy, table = noisy
-    assert list(table.estimates) == [*ALL, "confidence_sequence"]
+    assert list(table.estimates) == [*ALL, *AFTER]
     assert not table.reasons
     again = jb.mean_matching(jax.random.fold_in(jax.random.key(1), 5), history, policy, jb.Normal())
     np.testing.assert_array_equal(table.estimates["mean_matching"].mean, again.mean)
@@ -31,7 +32,7 @@ def test_the_table_as_text(noisy):
     assert lines[0].split() == ["arm", "0", "arm", "1"]
     assert lines[1].split()[0] == "pulls"
     assert sum(int(count) for count in lines[1].split()[1:]) == 20
-    assert [line.split()[0] for line in lines[2:9]] == [*ALL, "confidence_sequence"]
+    assert [line.split()[0] for line in lines[2:11]] == [*ALL, *AFTER]
     mean = float(noisy[2].estimates["mean_matching"].mean[0])
     assert f"{mean:.3f} [" in lines[7]
     assert "Intervals of 95%" in table
@@ -40,7 +41,7 @@ def test_the_table_as_text(noisy):
 def test_the_table_as_a_frame(noisy):
     frame = noisy[2].to_frame()
     assert list(frame.columns) == ["method", "arm", "pulls", "mean", "stderr", "lower", "upper", "converged"]
-    assert len(frame) == 14
+    assert len(frame) == 18
     row = frame[(frame.method == "sample_mean") & (frame.arm == 1)].iloc[0]
     np.testing.assert_allclose(row["mean"], noisy[0].statistics.mean[1], rtol=1e-6)
 
@@ -48,14 +49,14 @@ def test_the_table_as_a_frame(noisy):
 def test_what_does_not_apply_says_why():
     history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], 12, 3)
     table = jb.compare(jax.random.key(1), history, jb.Greedy(), jb.Normal())
-    assert list(table.estimates) == ["sample_mean", "mean_matching", "confidence_sequence"]
+    assert list(table.estimates) == ["sample_mean", "mean_matching", *AFTER]
     assert "it must be one with random choices" in str(table.reasons["conditional_mle"])
     assert "held_out" in str(table.reasons["data_splitting"])
     assert "conditional_mle does not apply: " in str(table)
     assert "averages over 3 logs" in str(table)
     frame = table.to_frame()
     assert next(iter(frame.columns)) == "trial"
-    assert len(frame) == 18
+    assert len(frame) == 30
 
 
 def test_an_arm_never_pulled_is_not_estimable():
