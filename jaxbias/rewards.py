@@ -307,8 +307,9 @@ class Exponential(BaseFamily):
         return jnp.square(mean)
 
     def sample(self, key: PRNGKeyArray, mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """mean times a standard exponential variable."""
-        return mean * jax.random.exponential(key, jnp.shape(mean), mean.dtype)
+        """mean times a standard exponential variable, which is not rounded to 0."""
+        least = float(jnp.finfo(mean.dtype).eps) / 4  # below it a draw is 0, one in 2^24 or 2^53
+        return mean * jnp.maximum(jax.random.exponential(key, jnp.shape(mean), mean.dtype), least)
 
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """-reward / mean - log mean, minus infinity where the reward is not above 0."""

@@ -136,6 +136,23 @@ _ALL = (
         preference=1,
     ),
     Method(
+        name="batched_ols",
+        module="jaxbias.estimators.batched_ols",
+        summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
+        needs=frozenset({Need.BATCHES}),
+        takes=("history", "family", "level"),
+        fallback=4,
+    ),
+    Method(
+        name="confidence_sequence",
+        module="jaxbias.estimators.confidence_sequence",
+        summary="an interval that holds at every step at once, wider than the others",
+        takes=("history", "family", "level", "scale"),
+        knows_stopping=True,
+        holds_at_every_step=True,
+        fallback=1,
+    ),
+    Method(
         name="test_inversion",
         module="jaxbias.estimators.inversion",
         summary="the means that a simulated test does not reject, and the median-unbiased estimate between them",
@@ -176,23 +193,6 @@ _ALL = (
         corrects=True,
         preference=7,
         by_default=False,  # its chains take long, and the others have less error
-    ),
-    Method(
-        name="batched_ols",
-        module="jaxbias.estimators.batched_ols",
-        summary="means of each batch (Zhang, Janson and Murphy, 2020); differences that a common drift does not touch",
-        needs=frozenset({Need.BATCHES}),
-        takes=("history", "family", "level"),
-        fallback=4,
-    ),
-    Method(
-        name="confidence_sequence",
-        module="jaxbias.estimators.confidence_sequence",
-        summary="an interval that holds at every step at once, wider than the others",
-        takes=("history", "family", "level", "scale"),
-        knows_stopping=True,
-        holds_at_every_step=True,
-        fallback=1,
     ),
 )
 METHODS = {method.name: method for method in _ALL}

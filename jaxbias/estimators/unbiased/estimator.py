@@ -29,7 +29,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 1000  # of the chains: the most by default
-INTEGRALS = 80_000_000  # steps x arms^2 in a minute on one core, where a probability is an integral
+INTEGRALS = 80_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
 
@@ -96,11 +96,10 @@ def unbiased(
 
 
 def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
-    """A policy with a sampler of its own has costly probabilities: an integral for each arm, with as many nodes as arms."""
-    if not policy.has_sampler:
-        return MOST_ROUNDS
-    each = num_chains * history.num_steps * history.num_arms**2
-    return int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_ROUNDS))
+    """Fewer for a policy whose probabilities are integrals."""
+    cost = policy.log_prob_cost(history.num_arms)
+    each = int(num_chains * history.num_steps * cost)
+    return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_ROUNDS))
 
 
 def _check_opening(history: History) -> None:

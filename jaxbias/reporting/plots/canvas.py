@@ -18,7 +18,8 @@ from jaxbias._core.errors import ArgumentError
 # Colours that the colour-blind can tell apart (after Okabe and Ito, 2008), darkened to 4.5 : 1 on white as labels have them too.
 # None is black, which matplotlib leaves out of an SVG.
 INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#fefefe"
-SERIES = ("#0072b2", "#b84c00", "#007a5a", "#a9527f", "#8a6100", "#4c50a8", "#2b7893", "#666a00")
+MORE_SERIES = ("#a33b3b", "#5b6670", "#7a3fa0", "#3d6b1f")  # for methods beyond eight
+SERIES = ("#0072b2", "#b84c00", "#007a5a", "#a9527f", "#8a6100", "#4c50a8", "#2b7893", "#666a00", *MORE_SERIES)
 COLOURS = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper", **{value: f"c{i + 1}" for i, value in enumerate(SERIES)}}
 STYLE = {
     "svg.fonttype": "none",  # text stays text
