@@ -24,12 +24,13 @@ def histories():
     return jb.simulate(jax.random.key(0), POLICY, FAMILY, [1.0, 0.75], num_steps=8, num_trials=2, held_out=True, batch_size=2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "test_inversion"])
 def test_every_method_against_its_own_derivative(histories, method):
     """And a shift of all rewards moves every estimate by as much, in one log as in many."""
     found = np.asarray(jb.influence(KEY, histories, POLICY, FAMILY, method))
     assert found.shape == (2, 2, 8)
-    np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=1e-5)
+    simulated = method == "bias_corrected"  # whose derivative has the Monte Carlo error of its paths
+    np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=0.1 if simulated else 1e-5)
 
     def mean(by):
         moved = dataclasses.replace(histories, rewards=histories.rewards + by, held_out=histories.held_out + by)
@@ -38,7 +39,12 @@ def test_every_method_against_its_own_derivative(histories, method):
 
     direction = jax.random.normal(jax.random.key(2), (2, 8))
     tangent = jax.jvp(mean, (jnp.zeros((2, 8)),), (direction,))[1]
-    np.testing.assert_allclose(np.einsum("tks,ts->tk", found, direction), tangent, atol=1e-5)
+    np.testing.assert_allclose(np.einsum("tks,ts->tk", found, direction), tangent, atol=1e-4)
+
+
+def test_an_estimate_without_a_derivative_says_which_have_one(histories):
+    with pytest.raises(jb.ArgumentError, match="mean_matching and bias_corrected have"):
+        jb.influence(KEY, histories, POLICY, FAMILY, "test_inversion")
 
 
 @pytest.mark.parametrize("sigma", [None, "each"])

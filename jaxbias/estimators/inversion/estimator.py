@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.derivatives import refuse_derivative
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import as_float
@@ -35,6 +36,9 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
 FEWEST_PATHS = 100  # for a tail of 2.5%
+NOT_DIFFERENTIABLE = ArgumentError(
+    "history", problem="is differentiated", remedy="test_inversion has no derivative; mean_matching and bias_corrected have"
+)
 MOST_ERROR = 0.5  # of the chance that a tail should have: beyond it an end is not known well enough to be printed
 
 
@@ -102,6 +106,7 @@ def test_inversion(
     check_level(level)
     if num_paths < FEWEST_PATHS:
         raise ArgumentError("num_paths", num_paths, f"{FEWEST_PATHS} or more")
+    history, policy, family = refuse_derivative((history, policy, family), NOT_DIFFERENTIABLE)
     own_policy, own_family = check_policy(policy, history.num_arms), _check_family(history, family)
     history = dataclasses.replace(check_history(history), held_out=None, draws=None)
     check_rewards(history, own_family)

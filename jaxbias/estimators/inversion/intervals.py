@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.derivatives import held
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.estimate import Estimate
@@ -45,7 +46,7 @@ def with_inverted_interval(
     """
     if not can_invert(family):
         return estimate
-    fixed: Any = jax.tree.map(jax.lax.stop_gradient, (history, policy, family))
+    fixed: Any = held((history, policy, family))
     options: Any = dict(level=level, num_paths=min(num_paths, ENOUGH_PATHS), **ending)
     inverted = test_inversion(jax.random.fold_in(key, PURPOSE), *fixed, **options)
     return _replaced(estimate, inverted, level)
