@@ -6,6 +6,9 @@ settings by
     - J^-1 Cov(figures of a path, its score of the settings)
 
 over one set of paths at the solution. The score is the derivative of the log-probability of a path's choices and rewards.
+
+J is that of the search's last round, before its last move. That move is at most a tenth of a standard error, and changes J by
+1%, or by 5% where J is curved (few rewards of 0 and 1, no noise).
 """
 
 import dataclasses
