@@ -88,7 +88,7 @@ def estimates() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "conditional_mle sigma of each", lambda: jb.conditional_mle(key, one, noisy, each)
     yield "conditional_mle own policy", lambda: jb.conditional_mle(key, _by(Softmax()), Softmax(), NORMAL, num_chains=4)
     for name, settings in (("", jb.ContrastiveDivergence.paper()), (", default", None)):
-        options = dict(solver="contrastive_divergence", settings=settings)
+        options: dict[str, Any] = dict(solver="contrastive_divergence", settings=settings)
         yield f"conditional_mle divergence{name}", lambda options=options: jb.conditional_mle(key, one, noisy, NORMAL, **options)
     yield "mean_matching", lambda: jb.mean_matching(key, many, noisy, NORMAL, num_paths=512)
     yield "mean_matching greedy", lambda: jb.mean_matching(key, _by(jb.Greedy()), jb.Greedy(), NORMAL, inverted=True)
