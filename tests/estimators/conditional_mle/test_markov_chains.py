@@ -1,6 +1,5 @@
 """The samplers, against moments known exactly: in closed form, or by quadrature over every reward."""
 
-import dataclasses
 from functools import partial
 
 import jax
@@ -192,19 +191,18 @@ def test_diagnostics_are_numpyros(shape, x64):
 @pytest.mark.parametrize("kernel", ["hmc", pytest.param("mala", marks=pytest.mark.slow)])
 def test_numpyros_own_kernels_continue_a_chain(kernel):
     """Independent normals, reached from far away: moments within 4 standard errors of chains that are independent."""
-    location, deviation, sampler = (
-        jnp.array([1.0, -2.0, 0.0]),
-        jnp.array([0.5, 2.0, 1.0]),
-        Sampler(kernel=kernel, num_samples=400),
+    location, deviation = np.array([1.0, -2.0, 0.0]), np.array([0.5, 2.0, 1.0])
+    sampler, start, scale = (
+        Sampler(kernel=kernel, num_samples=400, step_size=0.8),
+        jnp.full(3, 3.0),
+        jnp.asarray(deviation, float),
     )
 
     def density(rewards, location):
-        return -0.5 * jnp.sum(jnp.square((rewards - location) / deviation))
+        return -0.5 * jnp.sum(jnp.square((rewards - location) / scale))
 
     def chain(key):
-        return continue_chain(
-            key, density, jnp.full(3, 3.0), dataclasses.replace(sampler, step_size=0.8), location, scale=deviation
-        )
+        return continue_chain(key, density, start, sampler, jnp.asarray(location, float), scale=scale)
 
     samples, info = jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(2), 64))
     samples = np.asarray(samples[:, 100:], np.float64)
