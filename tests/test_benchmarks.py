@@ -323,3 +323,13 @@ def test_startup_lists_what_a_process_does(startup, tmp_path, capsys):
     assert found["summary"]["added_by_import"] < 0.3
     assert found["summary"]["cache_leaves_of_first_calls"] < 0.5
     assert "`import jaxbias` adds" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_gradients_of_experiments(load, tmp_path, capsys):
+    path = tmp_path / "found.json"
+    load("gradients_of_experiments").main(["--trials=2000", "--repeats=1", f"--json={path}"])
+    rows = json.loads(path.read_text())["cases"]
+    assert all(row["times_cpu"] > 0 for row in rows.values())
+    assert rows["lil' UCB, tau"]["regret in setting, variance left"] < 0.5
+    assert "Greedy, tau" in capsys.readouterr().out

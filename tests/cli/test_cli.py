@@ -208,7 +208,10 @@ def test_simulate_prints_the_same_numbers_as_a_table(capsys):
     assert [float(row[2]) for row in rows[:2]] == [round(pulls, 2) for pulls in found["pulls"]]
     shares = [[float(part) for part in row[1].split(" ± ")] for row in rows[3:]]
     np.testing.assert_allclose(np.transpose(shares), [found["joint"], found["joint_stderr"]], atol=6e-4)
-    assert out.splitlines()[-2].startswith("On average over 200 trials, the sample mean")
+    assert out.splitlines()[-3].startswith("On average over 200 trials, the sample mean")
+    regret, error = (float(part) for part in out.splitlines()[-1].split()[3:6:2])
+    assert abs(regret - found["regret"]) < 0.051 * error
+    assert out.splitlines()[-1].endswith(f"which gets {found['best_share']:.1%} of the pulls.")
 
 
 @pytest.mark.parametrize(

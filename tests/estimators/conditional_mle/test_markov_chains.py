@@ -11,7 +11,7 @@ import pytest
 import jaxbias as jb
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.conditional_mle.chain_diagnostics import chain_diagnostics
-from jaxbias.estimators.conditional_mle.markov_chains import TARGETS, Sampler, sample_chain
+from jaxbias.estimators.conditional_mle.markov_chains import TARGETS, Sampler, continue_chain, sample_chain
 from jaxbias.likelihood import selection_log_probs, trial_log_density
 from tests.conftest import some_now_others_slow
 
@@ -186,3 +186,39 @@ def test_diagnostics_are_numpyros(shape, x64):
     found = jax.jit(chain_diagnostics)(jnp.asarray(chains, float))
     np.testing.assert_allclose(found.effective_sample_size, numpyro.diagnostics.effective_sample_size(chains), rtol=1e-3)
     np.testing.assert_allclose(found.r_hat, numpyro.diagnostics.split_gelman_rubin(chains), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", ["hmc", pytest.param("mala", marks=pytest.mark.slow)])
+def test_numpyros_own_kernels_continue_a_chain(kernel):
+    """Independent normals, reached from far away: moments within 4 standard errors of chains that are independent."""
+    location, deviation = np.array([1.0, -2.0, 0.0]), np.array([0.5, 2.0, 1.0])
+    sampler, start, scale = (
+        Sampler(kernel=kernel, num_samples=400, step_size=0.8),
+        jnp.full(3, 3.0),
+        jnp.asarray(deviation, float),
+    )
+
+    def density(rewards, location):
+        return -0.5 * jnp.sum(jnp.square((rewards - location) / scale))
+
+    def chain(key):
+        return continue_chain(key, density, start, sampler, jnp.asarray(location, float), scale=scale)
+
+    samples, info = jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(2), 64))
+    samples = np.asarray(samples[:, 100:], np.float64)
+    for found, expected in ((samples, location), (np.square(samples - location), np.square(deviation))):
+        average = found.mean(axis=1)
+        error = average.std(axis=0, ddof=1) / 8
+        assert (np.abs(average.mean(axis=0) - expected) < 4 * error).all()
+        assert (error < 0.1 * np.square(deviation)).all()
+    assert (np.asarray(info.acceptance) > 0.5).all()
+    assert not info.divergences.any()
+    assert info.nan_energies is None
+
+
+def test_numpyro_counts_a_nan_energy_as_a_divergence():
+    sampler = Sampler(num_samples=5, step_size=1.0)
+    density = lambda rewards: jnp.where(jnp.all(rewards == 0), 0.0, jnp.nan) + 0 * jnp.sum(rewards)
+    samples, info = continue_chain(jax.random.key(0), density, jnp.zeros(2), sampler, scale=jnp.ones(2))
+    assert int(info.divergences) == 5
+    assert not samples.any()
