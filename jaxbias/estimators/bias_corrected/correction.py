@@ -29,8 +29,15 @@ class Corrected(NamedTuple):
     freedom: Int[Array, "*trials arms"]
 
 
-def take_off(family: BaseFamily, estimate: Array, start: Array, simulated: tuple[Array, Array], freedom: Array) -> Corrected:
-    """From the estimates of the paths and their scores to the corrected estimate of one log."""
+def take_off(
+    family: BaseFamily,
+    estimate: Array,
+    start: Array,
+    simulated: tuple[Array, Array],
+    part: Float[Array, " arms"],
+    freedom: Array,
+) -> Corrected:
+    """From the estimates of the paths and their scores to the corrected estimate of one log, less a part of each arm's bias."""
     of_paths, score = simulated
     size, num_arms = of_paths.shape
     known = jnp.isfinite(of_paths)
@@ -46,8 +53,8 @@ def take_off(family: BaseFamily, estimate: Array, start: Array, simulated: tuple
     owed = jnp.linalg.solve(information + ridge * identity, derivative.T).T  # of each estimate on the scores
     owed = jnp.where((share == 1)[:, None], owed, 0)  # given that an arm was pulled, its score is not zero on average
     rest = centred - centred_score @ owed.T
-    bias = average - owed @ off - start
-    slope = 2 * identity - derivative
+    bias = part * (average - owed @ off - start)
+    slope = identity - part[:, None] * (derivative - identity)
     # The value of the estimate less the bias, with the derivative of both.
     known_estimate = jnp.where(jnp.isfinite(estimate), estimate, 0)
     moved = slope @ (known_estimate - jax.lax.stop_gradient(known_estimate))

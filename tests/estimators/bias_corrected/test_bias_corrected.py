@@ -75,6 +75,17 @@ def test_a_function_of_steps_is_the_built_in_one_of_sums(normal_logs):
     np.testing.assert_allclose(found.mean, by_steps.mean, atol=1e-4)
 
 
+def test_in_proportion_to_the_noise(normal_logs):
+    """An arm with more pulls than usual has less than its bias taken off, and one with fewer has more."""
+    log = normal_logs.trial(0)
+    whole = jb.bias_corrected(KEY, log, jb.Greedy(), jb.Normal(), jb.sample_mean, num_paths=512)
+    part = jb.bias_corrected(KEY, log, jb.Greedy(), jb.Normal(), jb.sample_mean, num_paths=512, proportional=True)
+    ratio, pulls = np.asarray(part.diagnostics["bias"] / whole.diagnostics["bias"]), np.asarray(log.statistics.pulls)
+    assert ratio[np.argmax(pulls)] < 1 < ratio[np.argmin(pulls)]
+    products = ratio * pulls  # 1 over the average of 1 / pulls over the paths, from 1 to all
+    assert np.all((products > 1) & (products < 15))
+
+
 def test_a_batch_is_its_logs_and_keys(normal_logs):
     """Log i has the key folded with i."""
     both = jb.bias_corrected(KEY, normal_logs, jb.Greedy(), jb.Normal(), jb.sample_mean, num_paths=512)
