@@ -95,14 +95,20 @@ def status_by_pulls(
 
 
 def with_derivative(
-    estimate: Estimate, figures: Float[Array, "trials figures"], settings: list[Any], slopes: Slopes, context: Any
+    estimate: Estimate,
+    figures: Float[Array, "trials figures"],
+    settings: list[Any],
+    slopes: Slopes,
+    context: Any,
+    jacobian: Float[Array, "trials arms figures"] | None = None,
 ) -> Estimate:
-    """The estimate, with `diagnostics["jacobian"]` as its derivative in the figures and `slopes` as that in the settings."""
-    jacobian, status, num_arms = estimate.diagnostics["jacobian"], estimate.status, estimate.status.shape[-1]
+    """The estimate with its derivatives: a jacobian, or that of its diagnostics, in the figures, and `slopes` in the settings."""
+    given: Any = estimate.diagnostics["jacobian"] if jacobian is None else jacobian
+    status, num_arms = estimate.status, estimate.status.shape[-1]
     at_edge, absent = status == Status.AT_EDGE, status == Status.NEVER_PULLED
     lost = ~jnp.all(estimate.converged | absent, axis=-1, keepdims=True)
     in_figures = jnp.pad(at_edge, ((0, 0), (0, figures.shape[-1] - num_arms)))
-    known = jnp.where(jnp.isfinite(jacobian), jacobian, 0)
+    known = jnp.where(jnp.isfinite(given), given, 0)
     numbers = [jnp.zeros(()) if number is None else number for number in settings]  # JAX takes no None here
     mean = implicit(slopes, held(estimate.mean), known, undefined_in(in_figures, figures), numbers, context)
     mean = undefined_where(lost | at_edge | absent, mean)

@@ -63,7 +63,8 @@ class Match(NamedTuple):
     paths: Int[Array, ""]
 
 
-def _simulate(words: Array, policy: BasePolicy, family: BaseFamily, mean: Array, design: Design) -> Simulated:
+def simulate_match(words: Array, policy: BasePolicy, family: BaseFamily, mean: Array, design: Design) -> Simulated:
+    """Paths at some means."""
     simulated = simulate_paths(words, policy, family, mean, design)
     return summarise_paths(*average_pulled(simulated), simulated.score)
 
@@ -120,7 +121,7 @@ def match(
     """The solution for one log, from its sample means."""
 
     def simulate(words: Array, mean: Array) -> Simulated:
-        return _simulate(words, policy, family, mean, design)
+        return simulate_match(words, policy, family, mean, design)
 
     return find_match(key, simulate, observed, *ends_of_range(family, design, observed), num_paths, max_rounds)
 

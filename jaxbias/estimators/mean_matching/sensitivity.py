@@ -7,8 +7,8 @@ settings by
 
 over one set of paths at the solution. The score is the derivative of the log-probability of a path's choices and rewards.
 
-J is that of the search's last round, before its last move. That move is at most a tenth of a standard error, and changes J by
-1%, or by 5% where J is curved (few rewards of 0 and 1, no noise).
+The `jacobian` of the diagnostics is that of the last round of the search, before its last move, of a tenth of a standard error at
+most. Where a derivative is taken, J is that of one more set of paths, at the solution.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from jaxbias._core.jit import Frame, compiled, join_numbers, split_numbers
 from jaxbias._core.randomness import root_words, trial_words
 from jaxbias._core.settings import is_concrete
 from jaxbias.estimators.estimate import Estimate, moves_with_shift, shift_exactly, with_derivative
-from jaxbias.estimators.mean_matching.matching import Match
-from jaxbias.estimators.mean_matching.unknown_sigma import simulate_figures
+from jaxbias.estimators.mean_matching.matching import Match, simulate_match
+from jaxbias.estimators.mean_matching.unknown_sigma import simulate_figures, simulate_with_sigma
 from jaxbias.estimators.sigma import figures_of, sigma_of_arm, spread_of
 from jaxbias.history import History, seen_by_batch
 from jaxbias.likelihood import choice_log_probs, reward_log_prob
@@ -50,16 +50,47 @@ def differentiable(
 ) -> Estimate:
     """The estimates of many logs with their derivatives in `live`: history, policy and family as the caller gave them."""
     history, policy, family = held(live)
-    jacobian = found.inverse[:, : history.num_arms]
-    if moves_with_shift(policy, family) and stop is None:
-        jacobian = shift_exactly(jacobian, history.statistics.pulls)
-    estimate = dataclasses.replace(estimate, diagnostics={**estimate.diagnostics, "jacobian": jacobian})
+
+    def jacobian(found: Match) -> Array:
+        inverse = found.inverse[:, : history.num_arms]
+        shifts = moves_with_shift(policy, family) and stop is None
+        return shift_exactly(inverse, history.statistics.pulls) if shifts else inverse
+
+    estimate = dataclasses.replace(estimate, diagnostics={**estimate.diagnostics, "jacobian": jacobian(found)})
     if is_concrete(live):
         return estimate
+    sizes = dict(num_paths=num_paths, num_steps=num_steps)
+    inverse = _inverse_at(policy, family, keys, history, held(found.mean), stop, chunks=chunks, **sizes)
+    found = held(found)._replace(inverse=chunks.collect(inverse))
     numbers, frame = split_numbers(live[1:])
     slopes = partial(_slopes, frame=frame, chunks=chunks, num_paths=num_paths, num_steps=num_steps)
     context = (keys, history, held(found), stop)
-    return with_derivative(estimate, figures_of(live[0], family), numbers, slopes, context)
+    return with_derivative(estimate, figures_of(live[0], family), numbers, slopes, context, jacobian(found))
+
+
+@partial(compiled, static=("chunks", "num_paths", "num_steps"))
+def _inverse_at(
+    policy: Any,
+    family: Any,
+    keys: Any,
+    history: History,
+    at: Float[Array, "trials figures"],
+    stop: Any,
+    chunks: LogChunks,
+    num_paths: int,
+    num_steps: int,
+) -> Float[Array, "trials figures figures"]:
+    """J^-1 at the solution, from one set of paths with the random numbers of the search."""
+
+    def one(trial: tuple[PRNGKeyArray, History, Array]) -> Array:
+        key, log, at = trial
+        words, design = trial_words(root_words(key), jnp.uint32(0), num_paths), design_of(log, stop, num_steps)
+        if not isinstance(family, UnknownSigma):
+            return simulate_match(words, policy, family, at, design).inverse
+        of_arm = sigma_of_arm(family, log.num_arms)
+        return simulate_with_sigma(words, policy, of_arm, at, design, spread_of(log, of_arm)).inverse
+
+    return chunks.map(one, (keys, history, at))
 
 
 def _slopes(

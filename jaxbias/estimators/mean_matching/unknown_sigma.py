@@ -35,7 +35,7 @@ def match_with_sigma(
     observed = jnp.concatenate([sample_means, spread.log_sigma(spread.freedom)])
 
     def simulate(words: Array, at: Array) -> Simulated:
-        return _simulate(words, policy, of_arm, at, design, spread)
+        return simulate_with_sigma(words, policy, of_arm, at, design, spread)
 
     return find_match(key, simulate, observed, -jnp.inf, jnp.inf, num_paths, max_rounds)
 
@@ -86,9 +86,10 @@ def simulate_figures(
     )
 
 
-def _simulate(
+def simulate_with_sigma(
     words: Array, policy: BasePolicy, of_arm: Int[np.ndarray, " arms"], at: Array, design: Design, spread: Spread
 ) -> Simulated:
+    """Paths at some means and log sigma, as what a round of the search needs."""
     figures = simulate_figures(words, policy, of_arm, at, design, spread)
     is_fixed = jnp.concatenate([jnp.zeros(of_arm.shape[0], bool), ~spread.is_free])
     off = summarise_paths(jnp.zeros_like(at), figures.centred, figures.share, figures.score, is_fixed)
