@@ -108,7 +108,8 @@ def test_gradients_against_differences_of_large_simulations(name):
     for figure in found.gradient._fields:
         ours, ours_error = part(getattr(found.gradient, figure)), part(getattr(found.gradient_stderr, figure))
         assert (np.abs(ours - slope[figure]) < 4 * np.hypot(ours_error, error[figure])).all(), figure
-    assert np.abs(slope["bias"]).max() > 4 * error["bias"].max()  # there is something to agree on
+    clear = [np.max(np.abs(slope[figure]) - 4 * error[figure]) > 0 for figure in found.gradient._fields]
+    assert any(clear)  # there is something to agree on: beta changes the regret, and the bias by next to nothing
 
 
 def figures_at(policy, mean, num_trials=2000):
