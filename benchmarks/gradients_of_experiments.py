@@ -32,6 +32,7 @@ class Case(NamedTuple):
     mean: list[float]
     steps: int
     setting: Callable[[Any], Any]
+    family: Any = jb.Normal()
 
 
 CASES = {
@@ -40,6 +41,11 @@ CASES = {
     "lil' UCB, beta": Case(jb.LilUCB(tau=1.0), FIVE, 40, lambda policy: policy.beta),
     "eps-Greedy, epsilon": Case(jb.EpsilonGreedy(), FIVE, 40, lambda policy: policy.epsilon),
     "Thompson, prior_sigma": Case(jb.Thompson(prior_sigma=1.0), TWO, 24, lambda policy: policy.prior_sigma),
+    "Thompson, 5 arms": Case(jb.Thompson(prior_sigma=1.0), FIVE, 40, lambda policy: policy.prior_sigma),
+    "Thompson, 5 arms, tau": Case(jb.Thompson(prior_sigma=1.0, tau=1.0), FIVE, 40, lambda policy: policy.tau),
+    "BetaThompson, 5 arms": Case(
+        jb.BetaThompson(), [0.5, 0.4, 0.3, 0.3, 0.2], 40, lambda policy: policy.prior_success, jb.Bernoulli()
+    ),
     "Greedy, schedule": Case(
         jb.Greedy(tau=jb.policies.Schedule(jnp.ones(6), num_steps=40)), FIVE, 40, lambda policy: policy.tau.values[2]
     ),
@@ -48,7 +54,7 @@ CASES = {
 
 
 def measure(case: Case, trials: int, repeats: int) -> dict[str, Any]:
-    problem = (jax.random.key(0), case.policy, jb.Normal(), case.mean, case.steps, trials)
+    problem = (jax.random.key(0), case.policy, case.family, case.mean, case.steps, trials)
     runs = {
         "simulation": partial(jb.measure_bias, *problem, progress=False),
         "gradient": partial(jb.bias.measure_gradient, *problem, progress=False),

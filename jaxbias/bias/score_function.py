@@ -22,8 +22,8 @@ from jaxtyping import Array, Float
 from jaxbias._core.chunks import trials_at_once
 from jaxbias.bias.moments import BLOCK
 from jaxbias.policies import ArmStatistics
-from jaxbias.simulation.scores import SettingsVector, scored
-from jaxbias.simulation.steps import Batching, Problem, part_of, run_trials, start_trials, statistics_of
+from jaxbias.simulation.scores import ScoredPolicy, SettingsVector, scored
+from jaxbias.simulation.steps import Batching, Extras, Problem, part_of, run_trials, start_trials, statistics_of
 from jaxbias.simulation.trials import opened_steps
 
 NUMBERS_AT_ONCE = 2**21  # trials x figures x settings in memory together: 8 MB, which stays near the cache
@@ -79,11 +79,14 @@ def figures_of(statistics: ArmStatistics, mean: Float[Array, " arms"]) -> Float[
 
 def run_to_the_end(problem: Problem, words: Array, num_steps: int, batching: Batching) -> tuple[ArmStatistics, Any]:
     """What each arm has at the end of each trial, and the state of the policy."""
-    num_arms = problem.mean.shape[0]
+    num_arms, extras = (
+        problem.mean.shape[0],
+        Extras(draws=isinstance(problem.policy, ScoredPolicy) and problem.policy.scores_draws),
+    )
     steps, progress = opened_steps(num_steps, num_arms, batching), start_trials(problem, batching, words.shape[-1])
     for start, stop in ((0, num_arms), (num_arms, num_steps)):
         some = part_of(steps, start, stop)
-        progress, _ = run_trials(problem, words, progress, some, lambda *_: None, opening=start == 0)
+        progress, _ = run_trials(problem, words, progress, some, lambda *_: None, extras, opening=start == 0)
     return statistics_of(progress), progress.state
 
 

@@ -122,6 +122,24 @@ class BasePolicy:
         """The log-probabilities at many numbers of successes at once; see `BetaTables`."""
         raise TypeError(f"{type(self).__name__} has no tables of {(num_arms, rows, nodes, dtype)}")
 
+    def drawn_log_prob(self, state: Any, arm: Int[Array, ""], draws: Float[Array, " arms"]) -> Float[Array, ""]:
+        """The joint log-density of this arm and of what `draw` gave before it was chosen.
+
+        Given the state and the arm, its derivative in the policy's settings is on average that of the arm's log-probability, which
+        is an integral over the draws.
+        """
+        raise TypeError(f"{type(self).__name__} draws no values of the arms: {state}, {arm}, {draws}")
+
+    def update_after(self, draws: Any, state: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
+        """`update`, for a policy that also looks at the draws before its choice; they are None where nobody asked for them."""
+        del draws
+        return self.update(state, arm, reward)
+
+    @property
+    def scores_draws(self) -> bool:
+        """Whether `drawn_log_prob` looks at what was drawn."""
+        return type(self).drawn_log_prob is not BasePolicy.drawn_log_prob
+
     def draw(self, key: PRNGKeyArray, state: Any) -> Float[Array, " arms"]:
         """A value for every arm, drawn from its posterior."""
         raise TypeError(f"{type(self).__name__} draws no values of the arms from {type(state).__name__} and {key}")

@@ -57,8 +57,9 @@ class Exp3(BasePolicy):
         """The log of the mixture above."""
         num_arms = state.weighted_total.shape[0]
         gamma = jnp.asarray(self.gamma, state.weighted_total.dtype)
-        exploit = jax.nn.log_softmax(gamma * state.weighted_total / num_arms)
-        return jnp.logaddexp(jnp.log1p(-gamma) + exploit, jnp.log(gamma / num_arms))
+        index = gamma * state.weighted_total / num_arms
+        weight = jnp.exp(index - jax.lax.stop_gradient(jnp.max(index)))
+        return jnp.log((1 - gamma) * weight / jnp.sum(weight) + gamma / num_arms)
 
     def sample(self, key: PRNGKeyArray, state: Exp3State) -> Int[Array, ""]:
         """The Gumbel-max trick on the log-probabilities."""

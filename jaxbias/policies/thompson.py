@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betainc
+from jax.scipy.special import betainc, betaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.layout import materialize
+from jaxbias._core.normal_tail import log_ndtr
 from jaxbias._core.randomness import normal
 from jaxbias._core.search import bracket
 from jaxbias._core.settings import FINITE, POSITIVE, is_zero, setting, settings
@@ -76,6 +77,23 @@ class Thompson(StatisticsPolicy):
         """The arm with the largest of these draws, after noise."""
         tau = tau_at(self.tau, state.pulls)
         return jnp.argmax(draws) if is_zero(tau) else choose(jax.random.fold_in(key, 1), draws, tau, "first")
+
+    def drawn_log_prob(self, state: ArmStatistics, arm: Int[Array, ""], draws: Float[Array, " arms"]) -> Float[Array, ""]:
+        """The log-density of the largest draw, with the log-probability that the others are below it.
+
+        With noise, the log-density of all draws, with the log-probability of the arm given them. Two arms without noise have a
+        closed form that needs no draws.
+        """
+        tau = tau_at(self.tau, state.pulls)
+        if is_zero(tau) and state.pulls.shape[0] <= 2:
+            return self.log_probs(state)[arm]
+        location, scale = self.posterior(state)
+        chosen = jnp.arange(draws.shape[0], dtype=arm.dtype) == arm
+        if is_zero(tau):
+            standard = (jnp.max(draws) - location) / scale
+            return jnp.sum(jnp.where(chosen, norm.logpdf(standard) - jnp.log(scale), log_ndtr(standard)))
+        given_draws = jnp.sum(jnp.where(chosen, choice_log_probs(draws, tau, "first"), 0))
+        return jnp.sum(norm.logpdf((draws - location) / scale) - jnp.log(scale)) + given_draws
 
     def given(self, draws: Float[Array, "steps arms"]) -> "RecordedThompson":
         """The same policy in one trial whose draws are known: what the paper conditions on."""
@@ -143,8 +161,25 @@ class BetaThompson(StatisticsPolicy):
 
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """argmax of the posterior draws."""
+        return self.choose(key, state, self.draw(key, state))
+
+    def draw(self, key: PRNGKeyArray, state: ArmStatistics) -> Float[Array, " arms"]:
+        """What the posterior of every arm gives."""
         success, failure = self.posterior(state)
-        return jnp.argmax(jax.random.beta(key, success, failure, dtype=success.dtype))
+        return jax.random.beta(key, success, failure, dtype=success.dtype)
+
+    def choose(self, key: PRNGKeyArray, state: ArmStatistics, draws: Float[Array, " arms"]) -> Int[Array, ""]:
+        """The arm with the largest of these draws."""
+        del key, state
+        return jnp.argmax(draws)
+
+    def drawn_log_prob(self, state: ArmStatistics, arm: Int[Array, ""], draws: Float[Array, " arms"]) -> Float[Array, ""]:
+        """The log-density of all draws, of which this arm's is the largest."""
+        del arm
+        limits = jnp.finfo(draws.dtype)
+        draws = jnp.clip(draws, limits.tiny, 1 - limits.epsneg)  # a draw may round to an end
+        success, failure = self.posterior(state)
+        return jnp.sum((success - 1) * jnp.log(draws) + (failure - 1) * jnp.log1p(-draws) - betaln(success, failure))
 
     def sample_by_quantile(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """As `sample`, with one quantile of each arm's posterior per seed, as in the paper's lemma on Thompson sampling.

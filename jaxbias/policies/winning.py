@@ -11,9 +11,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln, digamma, log_ndtr, polygamma
+from jax.scipy.special import betainc, betaln, digamma, polygamma
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
+
+from jaxbias._core.normal_tail import log_ndtr
 
 # Six nodes a piece: with the cuts below the error of a log-probability is under 1e-5 (tests/policies/test_winning.py).
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)

@@ -37,6 +37,23 @@ class _Wrapped(BasePolicy):
         """The policy's own."""
         return complete_policy(self.policy).sample_by_quantile(key, state)
 
+    def draw(self, key: PRNGKeyArray, state: Any) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return complete_policy(self.policy).draw(key, state)
+
+    def choose(self, key: PRNGKeyArray, state: Any, draws: Float[Array, " arms"]) -> Int[Array, ""]:
+        """The policy's own."""
+        return complete_policy(self.policy).choose(key, state, draws)
+
+    def drawn_log_prob(self, state: Any, arm: Int[Array, ""], draws: Float[Array, " arms"]) -> Float[Array, ""]:
+        """The policy's own."""
+        return complete_policy(self.policy).drawn_log_prob(state, arm, draws)
+
+    @property
+    def scores_draws(self) -> bool:
+        """As the policy does."""
+        return complete_policy(self.policy).scores_draws
+
     @property
     def has_sampler(self) -> bool:
         """Whether the policy has one."""

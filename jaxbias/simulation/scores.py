@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from jaxbias._core.layout import materialize
 from jaxbias._core.settings import always, setting, settings
 from jaxbias.policies import BasePolicy, complete_policy
 from jaxbias.rewards import at_arm
@@ -153,6 +154,11 @@ class ScoredPolicy(BasePolicy):
         """Whether the policy has one."""
         return self._own.has_sampler
 
+    @property
+    def scores_draws(self) -> bool:
+        """As the policy does."""
+        return self._own.scores_draws
+
     def log_probs(self, state: ScoredState) -> Float[Array, " arms"]:
         """The policy's own."""
         return self.policy.log_probs(state.state)
@@ -161,11 +167,19 @@ class ScoredPolicy(BasePolicy):
         """In the policy's own way."""
         return self._own.sample(key, state.state)
 
-    def update(self, state: ScoredState, arm: Int[Array, ""], reward: Float[Array, ""]) -> ScoredState:
-        """The policy's own, after the derivative of the log-probability of this arm is added to the score."""
+    def draw(self, key: PRNGKeyArray, state: ScoredState) -> Float[Array, " arms"]:
+        """The policy's own."""
+        return self._own.draw(key, state.state)
+
+    def choose(self, key: PRNGKeyArray, state: ScoredState, draws: Float[Array, " arms"]) -> Int[Array, ""]:
+        """The policy's own."""
+        return self._own.choose(key, state.state, draws)
+
+    def update_after(self, draws: Any, state: ScoredState, arm: Int[Array, ""], reward: Float[Array, ""]) -> ScoredState:
+        """The policy's own update, after the derivative of the log-probability of this arm is added to the score."""
         own, slope = state.state, state.slope
         seen, seen_slope = self._at_choice(state)
-        score = self._choice_score(seen, seen_slope, arm)
+        score = self._choice_score(seen, seen_slope, arm, draws)
         free = state.step >= self.mean.shape[0]  # each arm's first pull is forced
         after = jax.tree.map(lambda new, old: jnp.asarray(new).astype(old.dtype), self.policy.update(own, arm, reward), own)
         if slope is not None:
@@ -190,35 +204,38 @@ class ScoredPolicy(BasePolicy):
         frozen = (state.seen, None if state.slope is None else state.slope[1])
         return jax.tree.map(lambda new, old: jnp.where(starts, new, old), latest, frozen)
 
-    def _choice_score(self, seen: Any, slope: Any, arm: Int[Array, ""]) -> Float[Array, " settings"]:
-        """d log_probs(seen)[arm] in each setting, also by way of the state.
+    def _choice_score(self, seen: Any, slope: Any, arm: Int[Array, ""], draws: Any) -> Float[Array, " settings"]:
+        """The derivative of the log-probability of this arm in each setting, also by way of the state.
 
-        Forward, one setting after the other, through tables made once; or backward, where the state does not depend on the
-        settings and these are many, or the log-probability is an integral.
+        Backward, where the state does not depend on the settings and these are many, or what was drawn is looked at; otherwise
+        forward, through tables made once.
         """
         size = self.values.shape[0]
-        if slope is None and (size == 0 or size > FEW_SETTINGS or self._own.records_draws):
-            return jax.grad(lambda values: self.rebuild(values).log_probs(seen)[arm])(self.values)
+        if slope is None and (size == 0 or size > FEW_SETTINGS or self.scores_draws):
+            return jax.grad(lambda values: _log_prob(self.rebuild(values), seen, arm, draws))(self.values)
+        start = (_floats(self.policy), [] if slope is None else _floats(seen))
 
-        def chosen(numbers: list[Array], floats: list[Array]) -> Float[Array, ""]:
-            return _with_floats(self.policy, numbers).log_probs(seen if slope is None else _with_floats(seen, floats))[arm]
+        def log_probs(numbers: list[Array], floats: list[Array]) -> Float[Array, " arms"]:
+            return _with_floats(self.policy, numbers).log_probs(seen if slope is None else _with_floats(seen, floats))
 
-        def along(numbers: list[Array], floats: list[Array]) -> Float[Array, ""]:
-            return jax.jvp(chosen, (_floats(self.policy), [] if slope is None else _floats(seen)), (numbers, floats))[1]
-
-        return jax.vmap(along, in_axes=(-1, -1))(self.tangents, [] if slope is None else slope)
+        chosen = jnp.arange(self.mean.shape[0], dtype=arm.dtype) == arm
+        moves = jnp.stack(
+            [_along(log_probs, start, _last(self.tangents, place), _last(slope or [], place)) for place in range(size)]
+        )
+        return jnp.sum(jnp.where(chosen[None], moves, 0), axis=1)
 
     def _updated_slope(self, state: Any, slope: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
         """The derivative of the state after this reward."""
+        directions = jnp.eye(self.values.shape[0], dtype=self.values.dtype)
 
         def after(values: Array, floats: Any) -> Any:
             return _floats(self.rebuild(values).update(_with_floats(state, floats), arm, reward))
 
-        def along(direction: Array, tangent: Any) -> Any:
-            return jax.jvp(after, (self.values, _floats(state)), (direction, tangent))[1]
-
-        directions = jnp.eye(self.values.shape[0], dtype=self.values.dtype)
-        return jax.vmap(along, in_axes=(0, -1), out_axes=-1)(directions, slope)
+        moves = [
+            _along(after, (self.values, _floats(state)), direction, _last(slope, place))
+            for place, direction in enumerate(directions)
+        ]
+        return jax.tree.map(lambda *parts: jnp.stack(parts, axis=-1), *moves)
 
     def _reward_score(self, state: ScoredState, arm: Int[Array, ""], reward: Float[Array, ""]) -> Array | None:
         if state.reward_score is None:
@@ -227,6 +244,24 @@ class ScoredPolicy(BasePolicy):
         slope = jax.grad(lambda mean: family.log_prob(reward, mean))(mean)
         chosen = jnp.arange(self.mean.shape[0], dtype=arm.dtype) == arm
         return state.reward_score + jnp.where(chosen, slope, 0)
+
+
+def _log_prob(policy: Any, seen: Any, arm: Int[Array, ""], draws: Float[Array, " arms"] | None) -> Float[Array, ""]:
+    return policy.log_probs(seen)[arm] if draws is None else complete_policy(policy).drawn_log_prob(seen, arm, draws)
+
+
+def _along(function: Callable[..., Any], start: tuple[Any, Any], *direction: Any) -> Any:
+    """The derivative in one direction.
+
+    Several are taken one after the other and not by `vmap`, and each is computed before what follows: with settings as one more
+    axis, XLA on a CPU runs one trial at a time (Exp3: 7 in place of 2 times the simulation's time).
+    """
+    return materialize(jax.jvp(function, start, direction)[1])
+
+
+def _last(tree: Any, place: int) -> Any:
+    """One setting's part."""
+    return jax.tree.map(lambda leaf: leaf[..., place], tree)
 
 
 def _floats(state: Any) -> list[Array]:

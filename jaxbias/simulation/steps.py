@@ -191,7 +191,7 @@ def _step(
     second = family.sample(held_out_key, mean) if extras.held_out else None
     # Without the barrier XLA draws the random numbers anew for each of the arrays that use them.
     arm, reward = materialize((arm.astype(jnp.int32), reward))
-    state = jax.tree.map(_as_before, policy.update(progress.state, arm, reward), progress.state)
+    state = jax.tree.map(_as_before, policy.update_after(draws, progress.state, arm, reward), progress.state)
     statistics = progress.statistics and StatisticsPolicy().update(progress.statistics, arm, reward)
     if step.free is not None:
         seen = _take_one(seen, arm, step.forced)

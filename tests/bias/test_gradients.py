@@ -11,6 +11,7 @@ import jaxbias as jb
 from jaxbias._core.randomness import root_words, trial_words
 from jaxbias.bias.score_function import simulate_scored
 from jaxbias.likelihood import reward_log_prob, selection_log_probs
+from jaxbias.policies import ArmStatistics
 from jaxbias.simulation.scores import settings_vector
 from jaxbias.simulation.trials import make_batching, prepare
 
@@ -50,6 +51,35 @@ def test_the_score_is_the_derivative_of_the_log_probability_of_the_log(name):
     np.testing.assert_allclose(trials.score, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max(axis=0).max())
     assert (np.std(expected, axis=0) > 0).all()
     np.testing.assert_allclose(trials.figures[:, : len(mean)], history.statistics.mean - problem.mean[None], atol=1e-5)
+
+
+DRAWN = {
+    "thompson": (jb.Thompson(prior_sigma=2.0), ArmStatistics(jnp.array([3, 2, 4]), jnp.array([1.0, 1.5, 2.0]))),
+    "thompson, with noise": (jb.Thompson(tau=0.5), ArmStatistics(jnp.array([3, 2, 4]), jnp.array([1.0, 1.5, 2.0]))),
+    "beta-thompson": (jb.BetaThompson(), ArmStatistics(jnp.array([3, 2, 4]), jnp.array([1.0, 1.0, 2.0]))),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_scores_of_draws_average_to_the_derivative_of_the_probability(name):
+    """sum over draws of 1(arm) * score = d P(arm) in each setting, P(arm) being an integral or, with noise, a two-fold one."""
+    policy, state = DRAWN[name]
+    own = settings_vector(policy, jnp.float32)
+
+    def once(key):
+        draws = policy.draw(key, state)
+        arm = policy.choose(key, state, draws)
+        return arm, jax.grad(lambda values: own.rebuild(values).drawn_log_prob(state, arm, draws))(own.values)
+
+    arms, scores = jax.jit(jax.vmap(once))(jax.random.split(KEY, 200_000))
+    per_arm = (np.asarray(arms)[:, None] == np.arange(3))[:, :, None] * np.asarray(scores)[:, None, :]
+    width = 2e-3  # central differences, as some probabilities have no gradient of their own
+    moves = [own.values + sign * width * np.eye(len(own.values))[place] for place in range(len(own.values)) for sign in (1, -1)]
+    probabilities = np.exp(jax.jit(jax.vmap(lambda values: own.rebuild(values).log_probs(state)))(jnp.stack(moves)))
+    slopes = (probabilities[::2] - probabilities[1::2]).T / (2 * width)
+    error = np.std(per_arm, axis=0) / np.sqrt(len(arms))
+    assert (np.abs(per_arm.mean(axis=0) - slopes) < 4 * error + 2e-3).all()
+    assert (np.abs(slopes) > 10 * error).any()
 
 
 def test_gradients_of_the_bias_against_exact_ones():
@@ -94,6 +124,8 @@ MOVED = {
         24,
         lambda one: one.policy.prior_sigma,
     ),
+    "prior_sigma, five arms": (lambda one: jb.Thompson(prior_sigma=one), five, 1.0, 0.1, 24, lambda one: one.policy.prior_sigma),
+    "tau of Thompson": (lambda tau: jb.Thompson(tau=tau), five, 0.5, 0.1, 24, lambda one: one.policy.tau),
     "mean": (lambda _: jb.LilUCB(tau=1.0), lambda one: FIVE.at[1].set(one), 0.75, 0.05, 40, lambda one: one.mean[..., 1]),
     "mean, no noise": (lambda _: jb.Greedy(), lambda one: jnp.array([1.0, one]), 0.75, 0.05, 16, lambda one: one.mean[..., 1]),
 }

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ from scipy import optimize, stats
 
 import jaxbias as jb
 from jaxbias.estimators.inversion.anchors import place_anchors
+from jaxbias.estimators.inversion.statistic import Sums, statistic
+from jaxbias.likelihood import selection_log_probs
 from jaxbias.rewards import at_arm
 
 KEY = jax.random.key(3)
@@ -103,30 +106,28 @@ def test_contrasts_with_fixed_arms_are_the_z_test():
     assert one.mean.shape == ()
 
 
-def exact_tail_above(policy, anchors, observed, at, num_steps):
-    """P(statistic of arm 0 >= observed) for Bernoulli rewards, ties half, averaged over the anchors of arm 1, by enumeration."""
+def exact_tail_above(policy, anchors, observed, at, num_steps, num_forced=2):
+    """P(statistic of arm 0 >= observed | arm 0 is pulled) for Bernoulli rewards, ties half, averaged over the anchors of arm 1.
+
+    By enumeration of all arms and rewards.
+    """
     statistic = lambda pulls, total: (total / pulls - at) / np.sqrt(at * (1 - at) / pulls)
-    seen = statistic(*observed)
-    total = 0.0
-    for other in np.asarray(anchors):
-        mean = np.array([at, other])
-        for rewards in itertools.product((0.0, 1.0), repeat=num_steps):
-            for arms in itertools.product((0, 1), repeat=num_steps - 2):
-                chosen = np.array([0, 1, *arms])
-                log = jnp.array(chosen), jnp.array(rewards)
-                chance = np.exp(float(POLICY_LOG_PROB(policy, *log)))
-                chance *= np.prod(np.where(rewards, mean[chosen], 1 - mean[chosen]))
-                own = chosen == 0
-                value = statistic(own.sum(), np.array(rewards)[own].sum())
-                total += chance * (0.5 if abs(value - seen) < 1e-9 else float(value > seen))
-    return total / len(anchors)
+    later = np.array(list(itertools.product((0, 1), repeat=num_steps - num_forced)))
+    arms = np.concatenate([np.tile(np.arange(num_forced), (len(later), 1)), later], axis=1)
+    rewards = np.array(list(itertools.product((0.0, 1.0), repeat=num_steps)))
+    arms, rewards = np.repeat(arms, len(rewards), axis=0), np.tile(rewards, (len(arms), 1))
+    chosen = np.exp(jax.vmap(partial(policy_log_prob, policy, num_forced=num_forced))(jnp.asarray(arms), jnp.asarray(rewards)))
+    means = np.where(arms[None] == 0, at, np.asarray(anchors)[:, None, None])
+    chance = chosen * np.prod(np.where(rewards, means, 1 - means), axis=2).mean(axis=0)
+    np.testing.assert_allclose(chance.sum(), 1, rtol=1e-5)
+    pulls = np.sum(arms == 0, axis=1)
+    value, seen = statistic(np.maximum(pulls, 1), np.sum(rewards * (arms == 0), axis=1)), statistic(*observed)
+    above = np.where(np.abs(value - seen) < 1e-9, 0.5, value > seen)
+    return np.sum(chance * above * (pulls > 0)) / np.sum(chance * (pulls > 0))
 
 
-@jax.jit
-def POLICY_LOG_PROB(policy, arms, rewards):
-    from jaxbias.likelihood import selection_log_probs
-
-    return jnp.sum(selection_log_probs(policy, arms, rewards, jnp.arange(arms.shape[0]) < 2, 2))
+def policy_log_prob(policy, arms, rewards, num_forced):
+    return jnp.sum(selection_log_probs(policy, arms, rewards, jnp.arange(arms.shape[0]) < num_forced, 2))
 
 
 def test_the_tails_of_an_adaptive_log_against_enumeration():
@@ -140,6 +141,30 @@ def test_the_tails_of_an_adaptive_log_against_enumeration():
     exact = exact_tail_above(policy, anchors.places[1], (4, 4.0), float(found.lower[0]), 5)
     assert exact == pytest.approx(0.025, rel=0.15)
     assert found.upper[0] == 1  # every reward of arm 0 was a success
+
+
+def test_a_log_without_forced_pulls_is_compared_with_paths_that_pulled_the_arm():
+    """Here a path in five does not pull arm 0: the tail is a probability given that it was pulled."""
+    policy, family = jb.Greedy(tau=0.5), jb.Bernoulli()
+    arms, rewards = jnp.array([1, 0, 0, 0]), jnp.array([1.0, 0.0, 1.0, 1.0])
+    history = jb.History(arms=arms, rewards=rewards, num_arms=2, forced=jnp.zeros(4, bool))
+    found = jb.test_inversion(KEY, history, policy, family, num_paths=2 * PATHS, max_rounds=1)
+    statistics = history.statistics
+    anchors = place_anchors(family, statistics.mean, statistics.pulls, jnp.ones(()))
+    exact = [exact_tail_above(policy, anchors.places[1], (3, 2.0), float(end), 4, 0) for end in (found.lower[0], found.upper[0])]
+    np.testing.assert_allclose(exact, [0.025, 0.975], atol=0.0025)
+
+
+def test_paths_with_few_and_many_degrees_of_freedom_are_on_one_scale():
+    """Student's distribution function of t is the Normal one of the statistic: Wallace's formula, to 0.02 of it."""
+    freedom, t = (part.ravel() for part in np.meshgrid([2.0, 4.0, 9.0, 60.0], [-3.0, -1.5, -0.2, 0.0, 0.7, 2.5]))
+    sums = Sums(*(jnp.asarray(part)[:, None] for part in (np.full(t.size, 4.0), 1 + t, np.full(t.size, 4.0), freedom)))
+    found = statistic(jb.Normal(sigma=1.0), sums, jnp.ones(1), jnp.ones(()))
+    np.testing.assert_allclose(found, stats.norm.ppf(stats.t(freedom).cdf(t)), atol=0.03)
+    two = Sums(*(jnp.asarray([part]) for part in ([4.0, 8.0], [1.5, 1.0], [4.0, 2.0], [3.0, 7.0])))
+    welch = stats.ttest_ind_from_stats(1.5, 2.0, 4, 1.0, 2**0.5, 8, equal_var=False)
+    found = statistic(jb.Normal(sigma=1.0), two, jnp.array([1.0, -1.0]), jnp.zeros(()))
+    np.testing.assert_allclose(2 * stats.norm.sf(abs(found[0])), welch.pvalue, atol=0.01)
 
 
 def test_a_batch_is_its_logs_and_new_values_compile_nothing():
