@@ -125,8 +125,8 @@ class BasePolicy:
     def drawn_log_prob(self, state: Any, arm: Int[Array, ""], draws: Float[Array, " arms"]) -> Float[Array, ""]:
         """The joint log-density of this arm and of what `draw` gave before it was chosen.
 
-        Given the state and the arm, its derivative in the policy's settings is on average that of the arm's log-probability, which
-        is an integral over the draws.
+        Given the state and the arm, its derivative in the policy's settings is on average that of the arm's log-probability, an
+        integral over the draws.
         """
         raise TypeError(f"{type(self).__name__} draws no values of the arms: {state}, {arm}, {draws}")
 
