@@ -4,15 +4,20 @@ A policy is written for one trial and sees (arms,). `vmap` makes that (trials, a
 contiguously: five of them fill no vector, and every sum or maximum over arms runs one number at a time.
 """
 
+import math
 from typing import Any
 
 import jax
 from jax.custom_batching import custom_vmap
 from jax.experimental.layout import Layout, with_layout_constraint
 
+MANY = 128  # numbers in a trial from which on one is written and not all, and a trial lies in one piece
+
 
 def trials_minor(leaf: jax.Array) -> jax.Array:
-    """The same array, (trials, ...), with trials last in memory."""
+    """The same array, (trials, ...), with trials last in memory; as it is where one trial has enough to fill the vectors."""
+    if math.prod(leaf.shape[1:]) >= MANY:
+        return leaf
     return with_layout_constraint(leaf, Layout((*range(1, leaf.ndim), 0)))
 
 
@@ -32,3 +37,16 @@ def _materialize_trials(axis_size: int, in_batched: Any, values: Any) -> tuple[A
     batched = in_batched[0]
     values = jax.tree.map(lambda leaf, is_batched: trials_minor(leaf) if is_batched else leaf, values, batched)
     return jax.lax.optimization_barrier(values), batched
+
+
+def set_at(values: jax.Array, place: jax.Array, value: jax.Array) -> jax.Array:
+    """The array with another value at one place; in a loop, without a copy."""
+    return values.at[place].set(value, mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def add_at(values: jax.Array, place: jax.Array, value: jax.Array) -> jax.Array:
+    """The array with something added at one place. Of few arms all are written, as trials are next to each other in memory."""
+    if values.shape[0] >= MANY:
+        return values.at[place].add(value, mode="promise_in_bounds", wrap_negative_indices=False)
+    chosen = jax.numpy.arange(values.shape[0], dtype=place.dtype) == place
+    return values + jax.numpy.where(chosen, value, jax.numpy.zeros_like(value))

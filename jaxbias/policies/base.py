@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.layout import add_at
 from jaxbias._core.settings import check_settings, settings
 
 FUNCTIONS = ("init", "log_probs", "update")
@@ -108,6 +109,11 @@ class BasePolicy:
         del num_steps
         return self
 
+    def for_arms(self, num_arms: int) -> "BasePolicy":
+        """The same policy in the form it prefers for simulations with so many arms."""
+        del num_arms
+        return self
+
     def log_prob_cost(self, num_arms: int) -> float:
         """About how long `log_probs` takes, in units of a closed form."""
         del num_arms
@@ -162,10 +168,9 @@ class StatisticsPolicy(BasePolicy):
 
     def update(self, state: ArmStatistics, arm: Int[Array, ""], reward: Float[Array, ""]) -> ArmStatistics:
         """One more pull of this arm."""
-        chosen = jnp.arange(state.pulls.shape[0], dtype=arm.dtype) == arm
         return ArmStatistics(
-            pulls=state.pulls + chosen.astype(state.pulls.dtype),
-            total=state.total + jnp.where(chosen, reward.astype(state.total.dtype), 0),
+            pulls=add_at(state.pulls, arm, jnp.ones((), state.pulls.dtype)),
+            total=add_at(state.total, arm, reward.astype(state.total.dtype)),
         )
 
     @property

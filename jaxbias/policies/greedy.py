@@ -1,5 +1,6 @@
 """Policies that pull the arm with the largest index, which is a function of its mean and pulls."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,25 +8,43 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.layout import materialize
-from jaxbias._core.settings import PROBABILITY, always, setting, settings
-from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
+from jaxbias._core.settings import PROBABILITY, always, is_zero, setting, settings
+from jaxbias.policies.base import ArmStatistics, BasePolicy, StatisticsPolicy
+from jaxbias.policies.many_arms import MANY_ARMS, BlockedPolicy
 from jaxbias.policies.noise import TAU, TIES, choice_log_probs, choose, is_static_tau, tau_at
+
+Best = Callable[[PRNGKeyArray], Int[Array, ""]]
 
 
 class IndexPolicy(StatisticsPolicy):
     """Pulls the arm with the largest `index(state)` after Gumbel noise of scale `tau`.
 
     A subclass writes `index` and has the settings `tau` and `ties`.
+
+    Attributes:
+        own_index: whether the index of an arm depends on that arm's pulls and rewards alone; a class says so for itself, not for
+            its subclasses.
     """
 
     tau: Any
     ties: str
 
     noise_settings = ("tau",)
+    own_index: bool = False
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The value by which the arms are compared."""
         raise TypeError(f"{type(self).__name__} has no index of a state with {len(state)} parts")
+
+    def choose_by(self, key: PRNGKeyArray, num_arms: int, best: Best) -> Int[Array, ""]:
+        """The choice, given a function from a key to the arm with the largest index."""
+        del num_arms
+        return best(key)
+
+    def for_arms(self, num_arms: int) -> BasePolicy:
+        """Many arms in blocks."""
+        blocked = num_arms >= MANY_ARMS and is_zero(self.tau) and "own_index" in type(self).__dict__ and self.own_index
+        return BlockedPolicy(policy=self) if blocked else self
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log softmax(index / tau)."""
@@ -33,7 +52,8 @@ class IndexPolicy(StatisticsPolicy):
 
     def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
         """argmax(index + tau * Gumbel)."""
-        return choose(key, self.index(state), tau_at(self.tau, state.pulls), self.ties)
+        best = lambda key: choose(key, self.index(state), tau_at(self.tau, state.pulls), self.ties)
+        return self.choose_by(key, state.pulls.shape[0], best)
 
 
 @settings
@@ -54,6 +74,7 @@ class Greedy(IndexPolicy):
     ties: str = setting(default="random", allowed=TIES, static=always)
 
     shift_invariant = True
+    own_index = True
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The sample means."""
@@ -61,7 +82,7 @@ class Greedy(IndexPolicy):
 
 
 @settings
-class EpsilonGreedy(StatisticsPolicy):
+class EpsilonGreedy(IndexPolicy):
     """With probability epsilon an arm at random, otherwise as `Greedy`.
 
     Arguments:
@@ -76,6 +97,11 @@ class EpsilonGreedy(StatisticsPolicy):
 
     noise_settings = ("tau", "epsilon")
     shift_invariant = True
+    own_index = True
+
+    def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """The sample means."""
+        return state.mean
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log(epsilon / K + (1 - epsilon) softmax(mean / tau))."""
@@ -83,10 +109,8 @@ class EpsilonGreedy(StatisticsPolicy):
         epsilon = jnp.asarray(self.epsilon, greedy.dtype)
         return jnp.logaddexp(jnp.log(epsilon / greedy.shape[0]), jnp.log1p(-epsilon) + greedy)
 
-    def sample(self, key: PRNGKeyArray, state: ArmStatistics) -> Int[Array, ""]:
+    def choose_by(self, key: PRNGKeyArray, num_arms: int, best: Best) -> Int[Array, ""]:
         """Whether to explore, and where, do not depend on what was seen."""
-        num_arms = state.pulls.shape[0]
         whether, where = materialize(jax.random.uniform(key, (2,)))
         explored = jnp.minimum((where * num_arms).astype(jnp.int32), num_arms - 1)
-        greedy = choose(jax.random.fold_in(key, 1), state.mean, tau_at(self.tau, state.pulls), self.ties)
-        return jnp.where(whether < self.epsilon, explored, greedy.astype(jnp.int32))
+        return jnp.where(whether < self.epsilon, explored, best(jax.random.fold_in(key, 1)).astype(jnp.int32))

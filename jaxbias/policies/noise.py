@@ -14,7 +14,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias._core.derivatives import moving_with, undefined_in
-from jaxbias._core.layout import materialize, trials_minor
+from jaxbias._core.layout import MANY, materialize, trials_minor
 from jaxbias._core.settings import NON_NEGATIVE, Allowed, always, is_zero, one_of, setting, settings
 
 Tau = float | Float[Array, ""] | Callable[[Int[Array, ""]], Float[Array, ""]]
@@ -92,7 +92,7 @@ def _best_log_probs(index: Float[Array, " arms"], ties: str) -> Float[Array, " a
 def choose(key: PRNGKeyArray, index: Float[Array, " arms"], tau: float | Float[Array, ""], ties: str) -> Int[Array, ""]:
     """Draws an arm with the log-probabilities of `choice_log_probs`; where noise is added, it also breaks the ties."""
     if is_zero(tau):
-        return jnp.argmax(materialize(index)) if ties == "first" else _break_ties(key, index)
+        return jnp.argmax(materialize(index)) if ties == "first" else break_ties(key, index)
     noise = jax.random.gumbel(key, index.shape, index.dtype)
     index = index + jnp.asarray(tau, index.dtype) * noise
     return jnp.argmax(materialize(index)) if ties == "first" else _largest(*materialize((index, noise)))[0]
@@ -100,6 +100,10 @@ def choose(key: PRNGKeyArray, index: Float[Array, " arms"], tau: float | Float[A
 
 def _largest(index: Float[Array, "*trials arms"], priority: Array) -> tuple[Int[Array, "*trials"], Bool[Array, "*trials"]]:
     """The arm with the largest index and, among those, the largest priority; and whether there was a tie in both."""
+    if index.shape[-1] >= MANY:
+        top = index == jnp.max(index, axis=-1, keepdims=True)
+        top = top & (priority == jnp.max(priority, axis=-1, keepdims=True, where=top, initial=_lowest(priority.dtype)))
+        return jnp.argmax(top, axis=-1).astype(jnp.int32), jnp.sum(top, axis=-1) > 1
 
     def better(left: tuple[Array, ...], right: tuple[Array, ...]) -> tuple[Array, ...]:
         same = (left[0] == right[0]) & (left[1] == right[1])
@@ -126,12 +130,12 @@ def _lowest(dtype: Any) -> float | int:
 
 
 @custom_vmap
-def _break_ties(key: PRNGKeyArray, index: Float[Array, " arms"]) -> Int[Array, ""]:
+def break_ties(key: PRNGKeyArray, index: Float[Array, " arms"]) -> Int[Array, ""]:
     """The best arm, a random one where several are. Of a chunk of trials, the order is drawn only if some trial needs it."""
     return _largest(index, tie_priorities(jax.random.bits(key, (), jnp.uint32), index.shape[0]))[0]
 
 
-@_break_ties.def_vmap
+@break_ties.def_vmap
 def _break_ties_of_trials(axis_size: int, in_batched: Any, key: Array, index: Array) -> tuple[Array, bool]:
     key, index = (
         leaf if batched else jnp.broadcast_to(leaf[None], (axis_size, *leaf.shape))

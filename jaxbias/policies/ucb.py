@@ -30,6 +30,7 @@ class LilUCB(IndexPolicy):
     ties: str = setting(default="random", allowed=TIES, static=always)
 
     shift_invariant = True
+    own_index = True
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""
@@ -57,6 +58,8 @@ class TabulatedUCB(IndexPolicy):
     width: Any
     tau: Any = setting(static=is_static_tau)
     ties: str = setting(static=always)
+
+    own_index = True
 
     def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The upper confidence bound."""

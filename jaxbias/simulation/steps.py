@@ -45,8 +45,8 @@ class Problem(NamedTuple):
     stop: Any = None
 
     def for_steps(self, num_steps: int) -> "Problem":
-        """With the policy in the form it prefers when the number of steps is known."""
-        return self._replace(policy=self.policy.for_steps(num_steps))
+        """With the policy in the form it prefers when the numbers of steps and arms are known."""
+        return self._replace(policy=self.policy.for_steps(num_steps).for_arms(self.mean.shape[0]))
 
 
 class Progress(NamedTuple):
@@ -173,7 +173,8 @@ def part_of(steps: Step, start: int, stop: int) -> Step:
 
 def statistics_of(progress: Progress) -> ArmStatistics:
     """Pulls and sums of each arm so far."""
-    return progress.state if progress.statistics is None else progress.statistics
+    kept = progress.state if progress.statistics is None else progress.statistics
+    return ArmStatistics(pulls=kept.pulls, total=kept.total)
 
 
 def _step(
