@@ -17,7 +17,7 @@ from jaxbias._core.settings import settings
 from jaxbias.policies.base import ArmStatistics, BasePolicy
 from jaxbias.policies.noise import break_ties
 
-MANY_ARMS = 128  # from here on the blocks are faster: with lil' UCB, 256 arms and 256 trials twice, with 4,000 arms and 16 trials five times
+MANY_ARMS = 128  # from here on blocks are faster: lil' UCB with 256 arms and 256 trials twice, with 4,000 and 16 five times
 
 
 class BlockedState(NamedTuple):

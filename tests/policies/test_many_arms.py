@@ -51,9 +51,10 @@ def test_blocks_choose_the_same_arms(name):
 def test_one_step_as_the_policy_and_who_is_not_in_blocks():
     policy = jb.LilUCB(ties="first")
     blocked = policy.for_arms(MANY_ARMS)
+    assert isinstance(blocked, BlockedPolicy)
     state, plain = blocked.init(MANY_ARMS), policy.init(MANY_ARMS)
-    for arm, reward in ((3, 1.0), (3, 2.5), (MANY_ARMS - 1, -1.0)):
-        state, plain = (one.update(was, jnp.int32(arm), jnp.float32(reward)) for one, was in ((blocked, state), (policy, plain)))
+    for arm, reward in ((jnp.int32(3), 1.0), (jnp.int32(3), 2.5), (jnp.int32(MANY_ARMS - 1), -1.0)):
+        state, plain = blocked.update(state, arm, jnp.float32(reward)), policy.update(plain, arm, jnp.float32(reward))
     np.testing.assert_allclose(state.index.ravel()[:MANY_ARMS], policy.index(plain), rtol=1e-6)
     np.testing.assert_array_equal(state.largest, state.index.max(axis=1))
     np.testing.assert_allclose(blocked.log_probs(state), policy.log_probs(plain))
