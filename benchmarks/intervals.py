@@ -10,13 +10,16 @@ shares of intervals below and above the mean; the width is relative to that of t
 """
 
 import argparse
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from common import finish, machine, parser, print_machine, timed
+from scipy import stats
 
 import jaxbias as jb
 
@@ -69,6 +72,18 @@ NULL = [
 ]
 
 
+def naive(_: Any, history: Any, __: Any, family: Any) -> Any:
+    """The sample means; where sigma is estimated, with Student's interval and one sigma for all arms, as test inversion has."""
+    plain = jb.sample_mean(history, jb.Normal(sigma=1.0) if family == jb.Normal(sigma=None) else family)
+    if family != jb.Normal(sigma=None):
+        return plain
+    of_arm = jnp.take_along_axis(history.statistics.mean, history.arms, axis=1)
+    freedom = history.num_steps - history.num_arms
+    sigma = jnp.sqrt(jnp.sum(jnp.square(history.rewards - of_arm), axis=1, keepdims=True) / freedom)
+    half = float(stats.t(freedom).ppf(0.975)) * sigma * plain.stderr
+    return dataclasses.replace(plain, stderr=sigma * plain.stderr, lower=plain.mean - half, upper=plain.mean + half)
+
+
 def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
     """One row of the table."""
 
@@ -76,7 +91,7 @@ def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
         ending = {} if "stop" not in cell.design else {"stop": cell.design["stop"]}
         return jb.test_inversion(key, history, policy, family, num_paths=paths, **ending)
 
-    methods: Any = {"sample_mean": lambda *given: jb.sample_mean(given[1], given[3]), "test_inversion": inverted}
+    methods: Any = {"sample_mean": naive, "test_inversion": inverted}
     problem = (jax.random.key(11), cell.policy, cell.family, cell.mean, cell.num_steps)
     seconds, _, found = timed(lambda: jb.evaluate(*problem, methods=methods, num_trials=trials, **cell.design))
     ours, plain = found.methods["test_inversion"], found.methods["sample_mean"]
