@@ -37,10 +37,12 @@ from .policies import BetaThompson as BetaThompson
 from .policies import Clipped as Clipped
 from .policies import EpsilonGreedy as EpsilonGreedy
 from .policies import Exp3 as Exp3
+from .policies import Floored as Floored
 from .policies import Greedy as Greedy
 from .policies import LilUCB as LilUCB
 from .policies import PlayTheWinner as PlayTheWinner
 from .policies import Thompson as Thompson
+from .policies import TopTwo as TopTwo
 from .policies import Transformed as Transformed
 from .policies import Uniform as Uniform
 from .policy_fit import check_fit as check_fit

@@ -12,13 +12,15 @@ from jaxbias.policies.base import (
 from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSampling
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
 from jaxbias.policies.noise import Schedule
+from jaxbias.policies.platforms import Floored, TopTwo, WarmUp
 from jaxbias.policies.play_the_winner import PlayTheWinner
 from jaxbias.policies.randomised import Exp3, Uniform
 from jaxbias.policies.thompson import BetaThompson, Thompson
-from jaxbias.policies.ucb import UCB1, LilUCB
+from jaxbias.policies.ucb import KLUCB, UCB1, LilUCB
 from jaxbias.policies.wrappers import Clipped, Transformed
 
 __all__ = [
+    "KLUCB",
     "UCB1",
     "ArmStatistics",
     "BasePolicy",
@@ -28,6 +30,7 @@ __all__ = [
     "EpsilonGreedy",
     "Exp3",
     "ExplorationSampling",
+    "Floored",
     "Greedy",
     "IndexPolicy",
     "LilUCB",
@@ -36,8 +39,10 @@ __all__ = [
     "Schedule",
     "StatisticsPolicy",
     "Thompson",
+    "TopTwo",
     "Transformed",
     "Uniform",
+    "WarmUp",
     "check_policy",
     "complete_policy",
     "policy_name",

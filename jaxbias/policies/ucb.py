@@ -3,8 +3,10 @@
 from typing import Any
 
 import jax.numpy as jnp
+from jax.scipy.special import kl_div
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.search import bracket
 from jaxbias._core.settings import BELOW_ONE, NON_NEGATIVE, POSITIVE, always, setting, settings
 from jaxbias.policies.base import ArmStatistics
 from jaxbias.policies.greedy import IndexPolicy
@@ -85,3 +87,35 @@ class UCB1(IndexPolicy):
         mean = state.mean
         steps = jnp.maximum(jnp.sum(state.pulls), 1).astype(mean.dtype)
         return mean + jnp.sqrt(2 * jnp.log(steps) / jnp.maximum(state.pulls, 1).astype(mean.dtype))
+
+
+@settings
+class KLUCB(IndexPolicy):
+    """KL-UCB of Garivier and Cappe (2011), for rewards from 0 to 1: the largest mean that the rewards do not exclude.
+
+        max { q : pulls * kl(mean, q) <= log(steps) + c log(log(steps)) }
+        kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 - q))
+
+    Arguments:
+        c: its authors prove their bound for 3 and advise 0.
+        tau: scale of the Gumbel noise; a number or a function of the step.
+        ties: "random", or "first" for the lowest arm.
+    """
+
+    c: Any = setting(default=0.0, allowed=NON_NEGATIVE)
+    tau: Any = setting(default=0.0, allowed=TAU, static=is_static_tau)
+    ties: str = setting(default="random", allowed=TIES, static=always)
+
+    unit_rewards = True
+
+    def index(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """The upper end of the interval, by bisection."""
+        dtype = state.total.dtype
+        mean, pulls = state.mean, jnp.maximum(state.pulls, 1).astype(dtype)
+        log_steps = jnp.log(jnp.maximum(jnp.sum(state.pulls), 1).astype(dtype))
+        limit = (log_steps + jnp.asarray(self.c, dtype) * jnp.log(jnp.maximum(log_steps, 1))) / pulls
+
+        def divergence(at: Float[Array, " arms"]) -> Float[Array, " arms"]:
+            return kl_div(mean, at) + kl_div(1 - mean, 1 - at)
+
+        return bracket(divergence, limit, mean, jnp.ones_like(mean))

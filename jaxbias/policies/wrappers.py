@@ -12,14 +12,14 @@ from jaxbias._core.settings import always, setting, settings
 from jaxbias.policies.base import BasePolicy, Policy, complete_policy
 
 
-class _Wrapped(BasePolicy):
-    """A policy whose rewards are changed before it sees them."""
+class Wrapped(BasePolicy):
+    """A policy around another one, which may see something else than the reward."""
 
     policy: Any
 
     def seen(self, reward: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """What the policy sees of a reward."""
-        raise TypeError(f"{type(self).__name__} does not say what is seen of {reward}")
+        """What the policy sees of a reward: all of it, unless a subclass says otherwise."""
+        return reward
 
     def init(self, num_arms: int) -> Any:
         """The policy's own."""
@@ -74,7 +74,7 @@ class _Wrapped(BasePolicy):
 
 
 @settings
-class Transformed(_Wrapped):
+class Transformed(Wrapped):
     """A policy on a function of the reward.
 
     Arguments:
@@ -96,7 +96,7 @@ class Transformed(_Wrapped):
 
 
 @settings
-class Clipped(_Wrapped):
+class Clipped(Wrapped):
     """A policy on rewards that are cut at two limits.
 
     Arguments:

@@ -47,7 +47,7 @@ def fit_settings(history: History, policy: Policy, names: Sequence[str] = ("tau"
     Arguments:
         history: one log.
         policy: how the arms were chosen, but for the settings that are to be found.
-        names: "tau", or "epsilon" of `EpsilonGreedy`, or both.
+        names: "tau", or "epsilon" of `EpsilonGreedy`, or both; "floor" of `Floored`.
         level: of the intervals, which are of the likelihood ratio.
 
     Returns:
@@ -77,6 +77,8 @@ def _range(history: History, policy: Any, name: str) -> np.ndarray:
     known = complete_policy(policy).noise_settings
     if name == "epsilon" and name in known:
         return np.linspace(0.0, 1.0, POINTS)
+    if name == "floor" and name in known:
+        return np.linspace(0.0, 1.0 / history.num_arms, POINTS)
     if name == "tau" and name in known and not callable(policy.tau):
         spread = float(np.std(np.asarray(history.rewards))) or 1.0
         return np.concatenate([[0.0], spread * np.logspace(-DECADES, DECADES, POINTS - 1)])
@@ -86,7 +88,7 @@ def _range(history: History, policy: Any, name: str) -> np.ndarray:
 
 def _totals(history: History, policy: Any, name: str, values: np.ndarray) -> np.ndarray:
     """Total log-probability of the choices at each of the values of one setting."""
-    others = dataclasses.replace(policy, **{name: 1.0})  # its place is taken by each of the values
+    others = dataclasses.replace(policy, **{name: float(values[0])})  # its place is taken by each of the values
     return np.asarray(_log_probs_at(history, others, jnp.asarray(values, jnp.result_type(float)), name=name), np.float64)
 
 
