@@ -43,8 +43,8 @@ class Floored(_Around):
 
     >>> import jax.numpy as jnp, jaxbias as jb
     >>> state = jb.policies.ArmStatistics(pulls=jnp.array([4, 4]), total=jnp.array([4.0, 0.0]))
-    >>> jnp.exp(Floored(jb.Greedy(), floor=0.05).log_probs(state)).round(4).tolist()
-    [0.949999988079071, 0.05000000074505806]
+    >>> [round(float(one), 2) for one in jnp.exp(Floored(jb.Greedy(), floor=0.05).log_probs(state))]
+    [0.95, 0.05]
     """
 
     policy: Policy
@@ -89,7 +89,7 @@ class TopTwo(_Around):
     >>> import jax.numpy as jnp, jaxbias as jb
     >>> state = jb.policies.ArmStatistics(pulls=jnp.array([9, 9, 9]), total=jnp.array([9.0, 0.0, 0.0]))
     >>> [round(float(one), 2) for one in jnp.exp(TopTwo(jb.Thompson()).log_probs(state))]
-    [0.51, 0.24, 0.24]
+    [0.5, 0.25, 0.25]
     """
 
     policy: Policy
