@@ -68,8 +68,9 @@ def place_nodes(
     Where the nodes are does not change the integral, so that they have no derivative.
     """
     lower, center, upper = jax.lax.stop_gradient((lower, center, upper))
-    start = jnp.max(lower)
-    margin = MARGIN * jnp.min(jnp.where(lower == start, center - lower, jnp.inf))
+    start, reach = jnp.max(lower), center - lower
+    first = lower + reach / 100 >= start  # the arm whose `lower` it is, also where it was rounded elsewhere; a lookup takes longer
+    margin = MARGIN * jnp.min(jnp.where(first, reach, jnp.max(reach)))
     first, last = jnp.log(margin), jnp.log(jnp.max(upper - start) + margin)
     place = (np.arange(NODES)[:, None] + np.array(within)[None]).ravel() / (NODES - 1)
     log_distance = first + (last - first) * jnp.asarray(place, start.dtype)
@@ -146,7 +147,7 @@ def beta_win_log_probs(success: Float[Array, " arms"], failure: Float[Array, " a
     """
     if success.shape[0] == 1:
         return jnp.zeros_like(success)
-    center = jnp.log(success) - jnp.log(failure)
+    center = jnp.log(success / failure)  # not a difference of logarithms, which have no digits to lose
     lower, upper = center - _beta_reach(success, failure), center + _beta_reach(failure, success)
     lower, middle, upper = (jnp.arcsinh(jax.lax.stop_gradient(place)) for place in (lower, center, upper))
     nodes = place_nodes(lower, middle, upper, LOBATTO)
