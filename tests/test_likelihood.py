@@ -37,6 +37,7 @@ def test_it_is_the_policy_replayed(policy, x64):
     np.testing.assert_allclose(found, expected + np.asarray(chosen, np.float64)[3:].sum(), rtol=1e-4)
 
 
+UNIT = jb.Normal()
 SHORT = [0, 1, 3, 4, 7, 8]  # the steps of the first two arms
 
 
@@ -72,7 +73,7 @@ def test_gradients_of_beta_posteriors_are_finite_differences(kind):
         start = jnp.array([*np.linspace(0.1, 0.9, 9), 0.3, 0.5, 0.6, 1.2, 0.8])
         starts = jnp.stack([start, start.at[:9].set(start[:9][::-1])])
 
-        def value(point, family=jb.Normal()):
+        def value(point, family=UNIT):
             policy = kind(prior_success=point[12], prior_failure=point[13])
             return jb.log_density(log(point[:9], ARMS, 3), policy, family, point[9:12])
 

@@ -7,7 +7,7 @@ s / tau alone. It is a polynomial here, whose coefficients are polynomials in th
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 EULER = 0.5772156649015329  # the mean of a standard Gumbel variable
 VARIANCE = np.pi**2 / 6  # of a standard Gumbel variable
 DEPTH = 32.0  # the score is fitted to where the log-probability of a tail is this far down: a score of 8
-DEGREE, RATIOS = 40, 64  # together a score to 1e-5 (tests/policies/test_noisy_normal.py), also where s is near tau
+DEGREE, RATIOS = 40, 64  # together a score to 1e-5 (tests/policies/test_winning.py), also where s is near tau
 LARGEST_RATIO = 1e4  # beyond, the sum is Normal to 1e-12, and beyond the table
 MIDDLE_RATIO = 2.0  # the ratio in the middle of the table: near where the two parts are equally wide
 SKEW = 0.6  # the variable of the polynomial is bent so much towards the short tail, which takes fewer terms
@@ -69,15 +69,15 @@ def noisy_score(scale: Float[Array, " arms"], tau: Float[Array, ""]) -> NoisySco
     return NoisyScore(lower, center, upper, mean, spread, low, high, matmul(values), matmul(slopes))
 
 
-def _reach(ratio: Array) -> tuple[Array, Array]:
+def _reach(ratio: Any, numpy: Any = jnp) -> tuple[Any, Any]:
     """Where the tails of ratio * Normal + Gumbel are about exp(-DEPTH), in spreads from the mean.
 
     On the left by the largest term of the integral of exp(-exp(ratio z - x)) over a Normal z, which Lambert's function gives.
     """
-    root = jnp.sqrt(1 + 2 * DEPTH * jnp.square(ratio))
-    left = -jnp.log(2 * DEPTH / (1 + root)) - (root - 1)
-    right = jnp.sqrt(DEPTH**2 + 2 * DEPTH * jnp.square(ratio))
-    spread = jnp.sqrt(jnp.square(ratio) + VARIANCE)
+    root = numpy.sqrt(1 + 2 * DEPTH * ratio**2)
+    left = -numpy.log(2 * DEPTH / (1 + root)) - (root - 1)
+    right = numpy.sqrt(DEPTH**2 + 2 * DEPTH * ratio**2)
+    spread = numpy.sqrt(ratio**2 + VARIANCE)
     return (left - EULER) / spread, (right - EULER) / spread
 
 
@@ -90,7 +90,7 @@ def _bend(place: Array, low: Array, high: Array) -> tuple[Array, Array]:
     return (place - middle) / below, (half + skew * middle) / jnp.square(below)
 
 
-def _unbend(bent: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _unbend(bent: np.ndarray, low: float, high: float) -> np.ndarray:
     skew = SKEW * (high + low) / (high - low)
     left, right = low * (1 + skew) / 2, high * (1 - skew) / 2
     return (right + left + (right - left) * bent) / (1 - skew * bent)
@@ -113,18 +113,11 @@ def _table() -> tuple[np.ndarray, np.ndarray]:
     rows = []
     for place in places:
         ratio = min(MIDDLE_RATIO * np.tan((place + 1) * np.pi / 4), LARGEST_RATIO)
-        low, high = (np.asarray(end) for end in _reach_of(ratio))
+        low, high = _reach(ratio, np)
         at = EULER + np.sqrt(ratio**2 + VARIANCE) * _unbend(powers, low, high)
         rows.append(chebyshev.chebfit(powers, exact_score(at, ratio), DEGREE))
     values = chebyshev.chebfit(places, np.array(rows), RATIOS - 1).T
     return values, chebyshev.chebder(values)
-
-
-def _reach_of(ratio: float) -> tuple[float, float]:
-    root = np.sqrt(1 + 2 * DEPTH * ratio**2)
-    left, right = -np.log(2 * DEPTH / (1 + root)) - (root - 1), np.sqrt(DEPTH**2 + 2 * DEPTH * ratio**2)
-    spread = np.sqrt(ratio**2 + VARIANCE)
-    return (left - EULER) / spread, (right - EULER) / spread
 
 
 def exact_score(at: np.ndarray, ratio: float) -> np.ndarray:

@@ -60,7 +60,7 @@ class Thompson(StatisticsPolicy):
         return jnp.where(tau > 0, noisy, normal_win_log_probs(location, scale))
 
     def log_prob_cost(self, num_arms: int) -> float:
-        """An integral over nodes that all arms share, whose curves take longer with noise; two arms without it have a closed form."""
+        """An integral over nodes that all arms share, longer with noise; two arms without noise have a closed form."""
         if is_zero(self.tau):
             return 1.0 if num_arms < 3 else float(num_arms)
         return 6.0 * num_arms

@@ -69,7 +69,9 @@ def place_nodes(
     """
     lower, center, upper = jax.lax.stop_gradient((lower, center, upper))
     start, reach = jnp.max(lower), center - lower
-    first = lower + reach / 100 >= start  # the arm whose `lower` it is, also where it was rounded elsewhere; a lookup takes longer
+    first = (
+        lower + reach / 100 >= start
+    )  # the arm whose `lower` it is, also where it was rounded elsewhere; a lookup takes longer
     margin = MARGIN * jnp.min(jnp.where(first, reach, jnp.max(reach)))
     first, last = jnp.log(margin), jnp.log(jnp.max(upper - start) + margin)
     place = (np.arange(NODES)[:, None] + np.array(within)[None]).ravel() / (NODES - 1)
@@ -171,19 +173,25 @@ def beta_win_log_probs(success: Float[Array, " arms"], failure: Float[Array, " a
 
 
 def _beta_log_density(success: Array, failure: Array, distance: Array) -> Array:
-    """Of the log-odds, so far from where it is largest, less what it is there: few digits are lost where the parameters are large.
+    """Of the log-odds, so far from where it is largest, less what it is there: few digits are lost with large parameters.
 
         -(b t + (a + b) log(1 + b / (a + b) (exp(-t) - 1)))     or the same with -t and a in place of t and b
 
-    With the smaller of a and b fewer digits cancel; far away, the one whose exponential does not overflow; near, its power series,
-    of which no digits cancel.
+    With the smaller of a and b fewer digits cancel. Far away it is the one whose exponential does not overflow; near, the power
+    series, of which no digits cancel.
     """
     by_success = jnp.where(jnp.abs(distance) < 20, success < failure, distance < 0)
     side, far = jnp.where(by_success, success, failure), jnp.where(by_success, -distance, distance)
     total = success + failure
     share = side / total
     product, skew = share * (1 - share), 1 - 2 * share
-    cumulants = (1, -skew / 3, (1 - 6 * product) / 12, -skew * (1 - 12 * product) / 60, (1 - 30 * product * (1 - 4 * product)) / 360)
+    cumulants = (
+        1,
+        -skew / 3,
+        (1 - 6 * product) / 12,
+        -skew * (1 - 12 * product) / 60,
+        (1 - 30 * product * (1 - 4 * product)) / 360,
+    )
     near = total * product * jnp.square(far) / 2 * reduce(lambda value, term: value * far + term, cumulants[::-1])
     return -jnp.where(jnp.abs(far) < NEAR, near, side * far + total * jnp.log1p(share * jnp.expm1(-far)))
 
