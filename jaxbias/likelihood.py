@@ -25,7 +25,7 @@ from jaxbias.policies import ArmStatistics, Policy, check_policy, complete_polic
 from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_family
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
-CUBES_AT_ONCE = 2**19  # steps x arms^3: an integral's nodes grow with the arms, as do its arms and its derivatives; under 1 GB
+SQUARES_AT_ONCE = 2**17  # steps x arms^2: the curves of an integral grow with the arms, as do its derivatives; under 1 GB
 
 Seen = Int[np.ndarray, " steps"] | None  # how many rewards each choice had seen, where that is not all before it
 
@@ -182,7 +182,7 @@ def over_steps(function: Callable[..., Any], *by_step: Any) -> Any:
     What varies by step begins with an array of (steps, arms).
     """
     num_steps, num_arms = jax.tree.leaves(by_step)[0].shape
-    at_once = max(min(STEPS_AT_ONCE, CUBES_AT_ONCE // num_arms**3), 1)
+    at_once = max(min(STEPS_AT_ONCE, SQUARES_AT_ONCE // num_arms**2), 1)
     if num_steps <= at_once:
         return jax.vmap(function)(*by_step)
     return jax.lax.map(lambda step: function(*step), by_step, batch_size=at_once)

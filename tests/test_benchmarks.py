@@ -333,3 +333,13 @@ def test_gradients_of_experiments(load, tmp_path, capsys):
     assert all(row["times_cpu"] > 0 for row in rows.values())
     assert rows["lil' UCB, tau"]["regret in setting, variance left"] < 0.5
     assert "Greedy, tau" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_thompson(load, tmp_path, capsys):
+    path, tree = tmp_path / "found.json", str(SCRIPTS.parent)
+    load("thompson").main(["--arms=3", "--states=2", "--logs=0", "--repeats=1", f"--before={tree}", f"--json={path}"])
+    found = json.loads(path.read_text())
+    assert set(found["ratio"]) == {f"{name}, 3 arms: us" for name in ("Normal", "Normal, tau 1", "Beta")}
+    assert all(0.01 < ratio < 100 for ratio in found["ratio"].values())  # a checkout beside itself
+    assert "times as long" in capsys.readouterr().out

@@ -37,6 +37,7 @@ def test_it_is_the_policy_replayed(policy, x64):
     np.testing.assert_allclose(found, expected + np.asarray(chosen, np.float64)[3:].sum(), rtol=1e-4)
 
 
+UNIT = jb.Normal()
 SHORT = [0, 1, 3, 4, 7, 8]  # the steps of the first two arms
 
 
@@ -63,6 +64,33 @@ def test_its_gradients_are_finite_differences(policy):
         points = jnp.concatenate([start[None] + jnp.diag(shift), start[None] - jnp.diag(shift)])
         above, below = jnp.split(jax.jit(lambda points: jax.lax.map(value, points))(points), 2)
         np.testing.assert_allclose(gradient, (above - below) / (2 * shift), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [jb.BetaThompson, jb.policies.BetaExplorationSampling])
+def test_gradients_of_beta_posteriors_are_finite_differences(kind):
+    """In rewards between 0 and 1, means and both parameters of the prior, forward and reverse, of two logs at once."""
+    with jax.enable_x64(True):
+        start = jnp.array([*np.linspace(0.1, 0.9, 9), 0.3, 0.5, 0.6, 1.2, 0.8])
+        starts = jnp.stack([start, start.at[:9].set(start[:9][::-1])])
+
+        def value(point, family=UNIT):
+            policy = kind(prior_success=point[12], prior_failure=point[13])
+            return jb.log_density(log(point[:9], ARMS, 3), policy, family, point[9:12])
+
+        @jax.jit
+        def all_of_it(starts):
+            shift = 1e-5 * jnp.eye(14)
+            points = jnp.concatenate([starts[:, None] + shift[None], starts[:, None] - shift[None]], axis=1)
+            return jax.vmap(jax.grad(value))(starts), jax.vmap(jax.jacfwd(value))(starts), jax.vmap(jax.vmap(value))(points)
+
+        reverse, forward, values = all_of_it(starts)
+        np.testing.assert_allclose(reverse, (values[:, :14] - values[:, 14:]) / 2e-5, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(forward, reverse, rtol=1e-9, atol=1e-9)
+
+        outcomes = start.at[:9].set(jnp.array([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0]))  # as 0/1 rewards move
+        normal, bernoulli = jax.jit(jax.jacfwd(lambda point: jnp.stack([value(point), value(point, jb.Bernoulli())])))(outcomes)
+        mean = np.asarray(outcomes[9:12])[ARMS]
+        np.testing.assert_allclose(bernoulli[:9] - np.log(mean / (1 - mean)), normal[:9] + outcomes[:9] - mean, atol=1e-9)
 
 
 def test_a_log_density_of_many_logs_is_that_of_each():
@@ -129,8 +157,8 @@ def test_steps_in_blocks_give_the_same(monkeypatch):
 
     history = jb.simulate(jax.random.key(0), jb.Thompson(), jb.Normal(), [1.0, 0.5, 0.0], num_steps=20)
     found = []
-    for cubes in (2**19, 27 * 6, 1):  # all at once, six at a time, one at a time
-        monkeypatch.setattr(likelihood, "CUBES_AT_ONCE", cubes)
+    for squares in (2**17, 9 * 6, 1):  # all at once, six at a time, one at a time
+        monkeypatch.setattr(likelihood, "SQUARES_AT_ONCE", squares)
         run = jax.jit(lambda arms, rewards: likelihood.choice_log_probs(jb.Thompson(), arms, rewards, 3))  # traced anew
         found.append(run(history.arms, history.rewards))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

@@ -269,20 +269,20 @@ def test_what_would_take_many_minutes_is_left_out_unless_asked_for(monkeypatch):
 
     history = jb.simulate(jax.random.key(0), jb.Thompson(), FAMILY, [1.0, 0.5, 0.0], num_steps=40)
     assert left_out(history, jb.Thompson(), FAMILY) == {}
-    monkeypatch.setattr(limits, "INTEGRALS", 359)  # 40 steps of 3 arms cost 360
+    monkeypatch.setattr(limits, "INTEGRALS", 119)  # 40 steps of 3 arms cost 120
     reason = (
-        "the cost of Thompson's integrals is 360; it must be at most 359, about a minute; ask for the method by name to run it "
+        "the cost of Thompson's integrals is 120; it must be at most 119, about a minute; ask for the method by name to run it "
         "anyway"
     )
     assert left_out(history, jb.Thompson(), FAMILY) == {"conditional_mle": reason}
     assert left_out(history, jb.LilUCB(), FAMILY) == {}
     assert left_out(history, None, FAMILY) == {}
-    in_batches = dataclasses.replace(history, batch_sizes=(10, 10, 20))  # 3 batches of 3 arms cost 81
+    in_batches = dataclasses.replace(history, batch_sizes=(10, 10, 20))  # 3 batches of 3 arms cost 27
     assert left_out(in_batches, jb.Thompson(), FAMILY) == {}
-    for most, names in ((4 * 360, []), (4 * 360 - 1, ["conditional_mle"])):  # the integrals of Beta posteriors cost four times
+    for most, names in ((6 * 120, []), (6 * 120 - 1, ["conditional_mle"])):  # the integrals of Beta posteriors cost six times
         monkeypatch.setattr(limits, "INTEGRALS", most)
         assert list(left_out(history, jb.BetaThompson(), jb.Bernoulli())) == names
-    monkeypatch.setattr(limits, "INTEGRALS", 359)
+    monkeypatch.setattr(limits, "INTEGRALS", 119)
     left_out = quick(frame_of(history), jb.Thompson(), methods=None).comparison.reasons
     assert worded(left_out) == {"conditional_mle": reason}
     asked = quick(frame_of(history), jb.Thompson(), methods=["sample_mean", "conditional_mle"])

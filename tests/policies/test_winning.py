@@ -5,36 +5,169 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import betainc, betaln, expit, log_expit, log_ndtr, logsumexp, polygamma
 
 import jaxbias as jb
 from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
 
-
-def brute_force(log_density, log_below, grid):
-    """Simpson's rule on a grid far finer than the method's."""
-    step = grid[1] - grid[0]
-    weights = np.log(np.where(np.arange(grid.size) % 2, 4, 2) * step / 3)
-    others = log_below.sum(axis=0) - log_below
-    return logsumexp(log_density + others + weights, axis=1)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(6)
 
 
-def normal_problem(seed):
-    """Arms known with very different precision, some far behind."""
-    random = np.random.default_rng(seed)
-    scale = 1 / np.sqrt(np.exp(random.uniform(0, np.log(1000), 5)))
-    return random.normal(size=5) * random.choice([0.1, 0.5, 2.0]), scale
+def brute_force(curves, cuts):
+    """Gauss-Legendre between very many cuts; `curves` gives log-densities and log-distribution functions."""
+    cuts = np.unique(cuts)
+    half = np.diff(cuts) / 2
+    grid = ((cuts[:-1] + half)[:, None] + half[:, None] * NODES).ravel()
+    log_density, log_below = curves(grid)
+    return logsumexp(log_density + log_below.sum(axis=0) - log_below, axis=1, b=(half[:, None] * WEIGHTS).ravel())
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_normal_arms(seed, x64):
-    location, scale = normal_problem(seed)
-    grid = np.linspace((location - 12 * scale).min(), (location + 12 * scale).max(), 100_001)
-    standard = (grid - location[:, None]) / scale[:, None]
-    expected = brute_force(scipy.stats.norm.logpdf(standard) - np.log(scale)[:, None], log_ndtr(standard), grid)
+def normal_truth(location, scale):
+    def curves(grid):
+        standard = (grid - location[:, None]) / scale[:, None]
+        return scipy.stats.norm.logpdf(standard) - np.log(scale)[:, None], log_ndtr(standard)
+
+    return brute_force(curves, location[:, None] + scale[:, None] * np.linspace(-16, 16, 160))
+
+
+def noisy_truth(location, scale, tau):
+    """The distribution functions by the trapezoid rule over the noise, or over the Normal part where that is wider."""
+    normal, gumbel = np.linspace(-14, 14, 281), np.linspace(-4.5, 60, 1000)
+
+    def curves(grid):
+        rows = []
+        for middle, own in zip(location, scale, strict=True):
+            if own < tau:
+                rate = np.minimum((middle + own * normal - grid[:, None]) / tau, 600)
+                weight = scipy.stats.norm.logpdf(normal) + np.log(0.1)
+                both = rate - np.exp(rate) - np.log(tau), -np.exp(rate)
+            else:
+                rest = (grid[:, None] - middle - tau * gumbel) / own
+                weight = scipy.stats.gumbel_r.logpdf(gumbel) + np.log(gumbel[1] - gumbel[0])
+                both = scipy.stats.norm.logpdf(rest) - np.log(own), log_ndtr(rest)
+            rows.append([logsumexp(part + weight, axis=1) for part in both])
+        return np.swapaxes(rows, 0, 1)
+
+    spread = np.hypot(scale, 1.3 * tau)[:, None]
+    cuts = [scale[:, None] * np.linspace(-14, 14, 80), tau * np.linspace(-5, 10, 40), spread * np.linspace(-12, 60, 140)]
+    return brute_force(curves, np.concatenate([(location[:, None] + cut).ravel() for cut in cuts]))
+
+
+def beta_truth(success, failure):
+    def curves(grid):
+        above, below = success[:, None], failure[:, None]
+        log_density = above * log_expit(grid) + below * log_expit(-grid) - betaln(above, below)
+        under, over = betainc(above, below, expit(grid)), betainc(below, above, expit(-grid))
+        with np.errstate(divide="ignore"):
+            return log_density, np.maximum(np.where(under < 0.5, np.log(under), np.log1p(-over)), -1e6)
+
+    spread = np.sqrt(polygamma(1, success) + polygamma(1, failure))[:, None]
+    cuts = np.log(success / failure)[:, None] + spread * np.linspace(-16, 16, 200)
+    return brute_force(curves, np.concatenate([cuts.ravel(), np.linspace(-40, 40, 400), np.sinh(np.linspace(-6, 6, 400))]))
+
+
+def normal_problem(random, arms, kind):
+    """Arms of 1 to 10^4 pulls, of which the kinds are near ties, tails, arms never pulled, and locations far from 0."""
+    scale = 1 / np.sqrt(np.exp(random.uniform(0, np.log(1e4), arms)))
+    if kind == "any":
+        return random.normal(size=arms) * random.choice([0.01, 0.1, 0.5, 2.0]), scale
+    if kind == "ties":
+        return 1e-3 * random.normal(size=arms) * scale, scale
+    if kind == "ahead":
+        return np.where(np.arange(arms) == 1, random.uniform(1, 7) * scale, 0.1 * random.normal(size=arms)), scale
+    if kind == "tails":
+        return -random.uniform(0, 8, arms) * scale * (np.arange(arms) > 0), scale
+    if kind == "far":
+        return 100 + 2 * random.normal(size=arms) * scale, scale
+    never = random.uniform(size=arms) < 0.4
+    return np.where(never, 0, 2 * random.normal(size=arms)), np.where(never, 5.0, scale)
+
+
+def beta_problem(random, arms, kind):
+    """Parameters from 0.2 to 10^5: of priors, of rare successes, of arms that are alike, of tails, of many pulls."""
+    pulls = np.exp(random.uniform(1, np.log(1e4), arms))
+    if kind == "priors":
+        return tuple(np.exp(random.uniform(np.log(0.2), np.log(3), (2, arms))))
+    if kind == "rare":
+        successes = random.binomial(pulls.astype(int), 0.05)
+        return 1.0 + successes, 1.0 + pulls.astype(int) - successes
+    if kind == "many":
+        success = random.uniform(3e4, 1e5, arms)
+        return success, success * np.exp(0.5 + 0.01 * random.normal(size=arms))
+    behind = random.uniform(0, 7 if kind == "tails" else 0.1, arms) * (np.arange(arms) > 0)
+    mean = np.clip(0.5 - behind * 0.5 / np.sqrt(pulls), 0.01, 0.99)
+    return pulls * mean, pulls * (1 - mean)
+
+
+KINDS = {"normal": ("any", "ties", "ahead", "tails", "far", "never"), "beta": ("priors", "rare", "many", "ties", "tails")}
+PROBLEMS = {
+    "normal": (normal_problem, normal_truth, normal_win_log_probs),
+    "beta": (beta_problem, beta_truth, beta_win_log_probs),
+}
+
+
+def check(family, arms, number, seed):
+    """Wherever a log-probability is above -25 it is right to 1e-4, in float64 to 1e-5; below it is finite and low."""
+    make, truth, function = PROBLEMS[family]
+    random, dtype = np.random.default_rng(seed), jnp.result_type(float)
+    problems = [make(random, arms, kind) for kind in KINDS[family] for _ in range(number)]
+    problems = [tuple(np.asarray(part, dtype).astype(float) for part in problem) for problem in problems]  # as it is rounded
+    expected = np.array([truth(*problem) for problem in problems])
+    found = np.asarray(jax.jit(jax.vmap(function))(*(jnp.asarray(part, dtype) for part in zip(*problems, strict=True))), float)
+    np.testing.assert_allclose(logsumexp(found, axis=1), 0, atol=1e-5)
     likely = expected > -25
-    found = jax.jit(normal_win_log_probs)(jnp.asarray(location, float), jnp.asarray(scale, float))
-    np.testing.assert_allclose(np.asarray(found)[likely], expected[likely], atol=1e-5 if x64 else 4e-5)
+    np.testing.assert_allclose(found[likely], expected[likely], atol=1e-5 if dtype == jnp.float64 else 1e-4)
+    assert np.all(np.isfinite(found))
+    assert np.all(found[~likely] < -24)
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_against_brute_force(family, x64):
+    check(family, arms=5, number=3, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arms", [3, 12, 34, 80])
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_against_brute_force_with_other_numbers_of_arms(family, arms, x64):
+    check(family, arms, number=max(60 // arms, 1), seed=arms)
+
+
+def check_noisy(taus, kinds, arms):
+    random = np.random.default_rng(5)
+    with jax.enable_x64(True):
+        for tau in taus:
+            problems = [normal_problem(random, arms, kind) for kind in kinds]
+            given = (jnp.asarray(part) for part in zip(*problems, strict=True))
+            found = jax.jit(jax.vmap(noisy_normal_win_log_probs, (0, 0, None)))(*given, jnp.asarray(tau))
+            expected = np.array([noisy_truth(*problem, tau) for problem in problems])
+            likely = expected > -25
+            np.testing.assert_allclose(np.asarray(found)[likely], expected[likely], atol=1e-4)
+            assert np.all(np.isfinite(found))
+
+
+def test_noise_against_brute_force():
+    check_noisy([0.05, 1.0], ["any", "tails"], arms=3)
+
+
+@pytest.mark.slow
+def test_noise_against_brute_force_more():
+    check_noisy([0.003, 0.3, 3.0, 20.0], ["any", "ties", "ahead", "tails", "never"], arms=5)
+
+
+@pytest.mark.parametrize("family", PROBLEMS)
+def test_far_behind_is_finite_and_falls(family, x64):
+    """The log-probability of an arm that falls behind without end."""
+    behind = jnp.linspace(0, 60, 61) if family == "normal" else jnp.linspace(0, 1000, 61)
+    if family == "normal":
+        values = jax.jit(jax.vmap(lambda far: normal_win_log_probs(jnp.stack([far, far, far * 0]), jnp.ones(3))))(behind)
+    else:
+        values = jax.jit(jax.vmap(lambda far: beta_win_log_probs(500 + far * jnp.array([1.0, 1.0, 0.0]), jnp.full(3, 500.0))))(
+            behind
+        )
+    assert np.all(np.isfinite(values))
+    assert np.all(np.diff(values[:, 2]) < 0)
+    assert values[-1, 2] < -40
 
 
 @pytest.mark.parametrize("tau", [0.02, 0.3, 3.0])
@@ -59,25 +192,6 @@ def test_a_little_gumbel_noise_changes_little():
         location, scale = location.astype(jnp.float64), scale.astype(jnp.float64)
         nearly = jax.jit(noisy_normal_win_log_probs)(location, scale, jnp.asarray(1e-3))
         np.testing.assert_allclose(nearly, jax.jit(normal_win_log_probs)(location, scale), atol=1e-5)
-
-
-@pytest.mark.parametrize("success", [(1.0, 1.0, 1.0), (3.0, 10.0, 1.0), (0.5, 2.0, 30.0), (200.0, 190.0, 5.0)])
-def test_beta_arms(success, x64):
-    success, failure = np.array(success), np.array([1.0, 8.0, 2.0])
-    grid = np.linspace(-60, 60, 200_001)  # log-odds
-    chance = scipy.special.expit(grid)
-    arms = [scipy.stats.beta(a, b) for a, b in zip(success, failure, strict=True)]
-    log_density = np.stack(
-        [
-            a * np.log(chance) + b * np.log(scipy.special.expit(-grid)) - scipy.special.betaln(a, b)
-            for a, b in zip(success, failure, strict=True)
-        ]
-    )
-    with np.errstate(divide="ignore"):
-        log_below = np.maximum(np.log(np.stack([arm.cdf(chance) for arm in arms])), -1000)
-    expected = brute_force(log_density, log_below, grid)
-    found = jax.jit(beta_win_log_probs)(jnp.asarray(success, float), jnp.asarray(failure, float))
-    np.testing.assert_allclose(found, expected, atol=1e-5 if x64 else 1e-4)
 
 
 def test_two_arms_are_the_integral_too():
