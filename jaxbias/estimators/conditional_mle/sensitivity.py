@@ -21,9 +21,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import Frame, compiled, split_numbers
 from jaxbias._core.settings import as_float, is_concrete
 from jaxbias.estimators.conditional_mle.checks import LogProblem
-from jaxbias.estimators.conditional_mle.newton import NewtonFit
+from jaxbias.estimators.conditional_mle.newton import BoundedFit, NewtonFit
 from jaxbias.estimators.conditional_mle.normal_rewards import PATHS_AT_ONCE
-from jaxbias.estimators.conditional_mle.one_parameter import OneParameterFit
 from jaxbias.estimators.conditional_mle.samples_at import STATES_AT_ONCE, Way, choose_way, setting_scores
 from jaxbias.estimators.estimate import Estimate, moves_with_shift, shift_exactly, with_derivative
 from jaxbias.estimators.sigma import figures_of, sigma_of_arm, spread_of_each
@@ -55,7 +54,7 @@ def of_newton(fit: NewtonFit, family: Any, history: History) -> Sensitivity:
 
 
 @compiled
-def of_one_parameter(fit: OneParameterFit, family: Any, history: History) -> Sensitivity:
+def of_one_parameter(fit: BoundedFit, family: Any, history: History) -> Sensitivity:
     """The natural parameters move with the sums, the means with them by their variance; an arm at an end of the range not."""
     free, mean = ~fit.at_edge, fit.newton.mean
     slope = jnp.where(free, family.variance(jnp.where(free, mean, 0.5)), 1)

@@ -1,0 +1,167 @@
+"""The posterior mean of the arms' means given the arms, under the prior of `shrinkage`.
+
+    posterior(theta) ~ likelihood of the rewards given the arms (theta) x prior(theta)
+
+The mean and not the mode: with several arms the density of the hierarchical prior is largest, without bound, where all means are
+the same. Given the settings of the prior there is one mode, since both factors are log-concave, and around it the posterior is
+about Normal (Laplace's method). So it is a mixture: for each node of a grid of settings the mode, by Newton's method on weighted
+samples of the sums that serve all nodes; its weight is the evidence,
+
+    likelihood x prior at the mode / root of the determinant of the penalised information
+
+Where choices do not depend on rewards, this is the posterior of `shrinkage`. The samples are made at a mean vector, and anew at
+the posterior mean where that is far.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxbias._core.search import damp, search
+from jaxbias.estimators.conditional_mle.hierarchical_prior import CENTRE_NODES, Node, Prior
+from jaxbias.estimators.conditional_mle.newton import (
+    LONGEST_MOVE,
+    NEAR,
+    ROUNDS_ON_SAMPLES,
+    SMALL,
+    BoundedFit,
+    NewtonFit,
+    Sample,
+)
+from jaxbias.estimators.conditional_mle.record import Record
+from jaxbias.estimators.conditional_mle.weighted_samples import Samples, moments_at
+from jaxbias.estimators.shrinkage.posterior import normalise
+
+LEAST = 0.1  # the share of the samples that must be left at a mode for them to say more about it than the moments elsewhere
+
+
+class Mixture(NamedTuple):
+    """The posterior, a Normal distribution of the natural parameters for each node.
+
+    Fields:
+        weight: of the nodes; they sum to one.
+        natural: the modes.
+        covariance: around them.
+        rest: the Newton moves that are left.
+    """
+
+    weight: Float[Array, " nodes"]
+    natural: Float[Array, "nodes arms"]
+    covariance: Float[Array, "nodes arms arms"]
+    rest: Float[Array, "nodes arms"]
+
+
+def posterior_of_samples(samples: Samples, prior: Prior, record: Record, at: Float[Array, " arms"], least: float) -> Mixture:
+    """By one set of samples, made at the means `at`; at a node where less than the share `least` of them is left, roughly."""
+    origin, first = prior.natural(at), moments_at(samples, jnp.zeros_like(at))
+    ceiling = prior.natural(jnp.full_like(at, jnp.inf))
+
+    def laplace(node: Node, natural: Array, height: Array, information: Array) -> tuple[Array, Array, Array]:
+        penalised = information + prior.curvature(node.setting, natural)
+        evidence = node.log_weight + height + prior.log_density(node.setting, natural) - jnp.linalg.slogdet(penalised)[1] / 2
+        return jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf), natural, jnp.linalg.inv(penalised)
+
+    def one(node: Node) -> tuple[tuple[Array, Array, Array], Array]:
+        mode, rest = _climb(samples, prior, node, origin, ceiling)
+        tilt = mode - origin
+        found = moments_at(samples, tilt)
+        height = first.log_normaliser - found.log_normaliser - tilt @ samples.known @ tilt / 2
+        by_samples = laplace(node, mode, height, found.covariance)
+        roughly = laplace(node, node.start, *prior.rough(record, at, first, node.start))
+        enough = found.effective >= least
+        return jax.tree.map(partial(jnp.where, enough), by_samples, roughly), jnp.where(enough, rest, 0)
+
+    (evidence, natural, covariance), rest = jax.lax.map(one, prior.nodes(record, at, first), batch_size=CENTRE_NODES)
+    return Mixture(normalise(evidence), natural, covariance, rest)
+
+
+def _climb(samples: Samples, prior: Prior, node: Node, origin: Array, ceiling: Array) -> tuple[Array, Array]:
+    """The mode given the settings of the prior, and the Newton move that is left."""
+
+    def move_from(natural: Array) -> tuple[Array, Array]:
+        found = moments_at(samples, natural - origin)
+        information = found.covariance + prior.curvature(node.setting, natural)
+        move = jnp.linalg.solve(information, prior.slope(node.setting, natural) - found.total)
+        return move, jnp.sqrt(jnp.maximum(move @ information @ move, 0))
+
+    def improve(natural: Array) -> tuple[Array, Array]:
+        move, length = move_from(natural)
+        return natural + jnp.minimum(damp(move, length, LONGEST_MOVE), (ceiling - natural) / 2), length
+
+    mode = search(improve, node.start, max_rounds=ROUNDS_ON_SAMPLES, tolerance=SMALL, dtype=origin.dtype).state
+    return mode, move_from(mode)[0]
+
+
+def summarise_mixture(mixture: Mixture, samples: Samples, prior: Prior, record: Record, at: Float[Array, " arms"]) -> NewtonFit:
+    """Moments of the means; the Monte Carlo error of the expected sums goes into them as rewards do, by their covariance."""
+    weight, mean = mixture.weight, prior.mean(mixture.natural)
+    slope = prior.variance(mean)
+    average = weight @ mean
+    within = jnp.einsum("n,ni,nij,nj->ij", weight, slope, mixture.covariance, slope)
+    between = jnp.einsum("n,ni,nj->ij", weight, mean - average[None], mean - average[None])
+    covariance = within + between
+    found = moments_at(samples, prior.natural(average) - prior.natural(at))
+    gain = covariance / prior.variance(average)[None]
+    return NewtonFit(
+        mean=average,
+        covariance=covariance,
+        move=average - at,
+        rest=jnp.einsum("n,ni,ni->i", weight, slope, mixture.rest),
+        monte_carlo_error=jnp.sqrt(jnp.diag(gain @ found.error @ gain.T)),
+        effective=found.effective * samples.log_weight.size,
+        rounds=jnp.ones((), jnp.int32),
+        log_normaliser=found.log_normaliser + prior.log_normaliser(record, at, average),
+    )
+
+
+def interval_of_mixture(mixture: Mixture, prior: Prior, level: Float[Array, ""]) -> Float[Array, "arms 2"]:
+    """The same posterior probability on both sides: at each node the distribution conjugate to the family, with its curvature."""
+    mean = prior.mean(mixture.natural)
+    worth = 1 / (prior.variance(mean) * jnp.diagonal(mixture.covariance, axis1=1, axis2=2))
+    ends = [prior.quantile(mixture.weight, mean, worth, share) for share in ((1 - level) / 2, (1 + level) / 2)]
+    return jnp.stack(ends, axis=1)
+
+
+class Round(NamedTuple):
+    """After a round: the means of the samples, what came of them, and what the next ones start from."""
+
+    at: Float[Array, " arms"]
+    mixture: Mixture
+    fit: NewtonFit
+    reference: Any
+
+
+def posterior_from_samples(
+    sample: Sample,
+    prior: Prior,
+    record: Record,
+    start: Float[Array, " arms"],
+    reference: Any,
+    level: Any,
+    max_rounds: int,
+    least: float = LEAST,
+) -> tuple[BoundedFit, Any]:
+    """Samples, the posterior by their weights, and again from its mean where that was far; for one trial."""
+
+    def fit_at(at: Array, reference: Any) -> Round:
+        samples, reference = sample(at, reference)
+        mixture = posterior_of_samples(samples, prior, record, at, least)
+        return Round(at, mixture, summarise_mixture(mixture, samples, prior, record, at), reference)
+
+    def improve(before: Round) -> tuple[Round, Array]:
+        after = fit_at(before.at + before.fit.move, before.reference)
+        move = after.fit.move
+        length = jnp.sqrt(jnp.maximum(move @ jnp.linalg.solve(after.fit.covariance, move), 0))
+        return after, jnp.where(jnp.all(jnp.isfinite(after.fit.mean)), length, 0)
+
+    shapes = jax.eval_shape(fit_at, start, reference)
+    nothing: Round = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    begin = nothing._replace(at=start, reference=reference)
+    found = search(improve, begin, max_rounds=max_rounds, tolerance=NEAR, dtype=start.dtype)
+    last = found.state
+    newton = last.fit._replace(rounds=found.rounds)
+    ends = interval_of_mixture(last.mixture, prior, jnp.asarray(level, start.dtype))
+    return BoundedFit(newton=newton, ends=ends, at_edge=jnp.zeros(start.shape, bool)), last.reference
