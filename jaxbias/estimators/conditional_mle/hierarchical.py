@@ -5,7 +5,7 @@
 The mean and not the mode: with several arms the density of the hierarchical prior is largest, without bound, where all means are
 the same. Given the settings of the prior there is one mode, since both factors are log-concave, and around it the posterior is
 about Normal (Laplace's method). So it is a mixture: for each node of a grid of settings the mode, by Newton's method on weighted
-samples of the sums that serve all nodes; its weight is the evidence,
+samples of the sums that serve all nodes, from one node to the next; its weight is the evidence,
 
     likelihood x prior at the mode / root of the determinant of the penalised information
 
@@ -18,21 +18,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxbias._core.search import damp, search
-from jaxbias.estimators.conditional_mle.hierarchical_prior import CENTRE_NODES, Node, Prior
+from jaxbias.estimators.conditional_mle.hierarchical_prior import Node, Prior
 from jaxbias.estimators.conditional_mle.newton import (
     LONGEST_MOVE,
     NEAR,
-    ROUNDS_ON_SAMPLES,
-    SMALL,
     BoundedFit,
     NewtonFit,
     Sample,
 )
 from jaxbias.estimators.conditional_mle.record import Record
-from jaxbias.estimators.conditional_mle.weighted_samples import Samples, moments_at
+from jaxbias.estimators.conditional_mle.weighted_samples import SampleMoments, Samples, moments_at
 from jaxbias.estimators.shrinkage.posterior import normalise
 
 LEAST = 0.1  # the share of the samples that must be left at a mode for them to say more about it than the moments elsewhere
@@ -45,7 +43,7 @@ class Mixture(NamedTuple):
         weight: of the nodes; they sum to one.
         natural: the modes.
         covariance: around them.
-        rest: the Newton moves that are left.
+        rest: what Newton's method leaves, whose errors are squared by each move: the last move times its length.
     """
 
     weight: Float[Array, " nodes"]
@@ -54,45 +52,51 @@ class Mixture(NamedTuple):
     rest: Float[Array, "nodes arms"]
 
 
+class Place(NamedTuple):
+    """Natural parameters, the moments of the sums there, and whether the samples leave enough to know them."""
+
+    natural: Float[Array, "*row arms"]
+    found: SampleMoments
+    enough: Bool[Array, "*row"]
+
+
 def posterior_of_samples(samples: Samples, prior: Prior, record: Record, at: Float[Array, " arms"], least: float) -> Mixture:
     """By one set of samples, made at the means `at`; at a node where less than the share `least` of them is left, roughly."""
     origin, first = prior.natural(at), moments_at(samples, jnp.zeros_like(at))
     ceiling = prior.natural(jnp.full_like(at, jnp.inf))
 
-    def laplace(node: Node, natural: Array, height: Array, information: Array) -> tuple[Array, Array, Array]:
+    def look(natural: Array) -> Place:
+        tilt = natural - origin
+        found = moments_at(samples, tilt)
+        normaliser = found.log_normaliser + tilt @ samples.known @ tilt / 2 - first.log_normaliser
+        return Place(natural, found._replace(log_normaliser=normaliser), found.effective >= least)
+
+    def move_from(place: Place, node: Node) -> tuple[Array, Array]:
+        information = place.found.covariance + prior.curvature(node.setting, place.natural)
+        move = jnp.linalg.solve(information, prior.slope(node.setting, place.natural) - place.found.total)
+        length = jnp.sqrt(jnp.maximum(move @ information @ move, 0))
+        return jnp.minimum(damp(move, length, LONGEST_MOVE), (ceiling - place.natural) / 2), length
+
+    def laplace(node: Node, natural: Array, height: Array, information: Array) -> tuple[Array, Array]:
         penalised = information + prior.curvature(node.setting, natural)
         evidence = node.log_weight + height + prior.log_density(node.setting, natural) - jnp.linalg.slogdet(penalised)[1] / 2
-        return jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf), natural, jnp.linalg.inv(penalised)
+        return jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf), jnp.linalg.inv(penalised)
 
-    def one(node: Node) -> tuple[tuple[Array, Array, Array], Array]:
-        mode, rest = _climb(samples, prior, node, origin, ceiling)
-        tilt = mode - origin
-        found = moments_at(samples, tilt)
-        height = first.log_normaliser - found.log_normaliser - tilt @ samples.known @ tilt / 2
-        by_samples = laplace(node, mode, height, found.covariance)
-        roughly = laplace(node, node.start, *prior.rough(record, at, first, node.start))
-        enough = found.effective >= least
-        return jax.tree.map(partial(jnp.where, enough), by_samples, roughly), jnp.where(enough, rest, 0)
+    def advance(before: Place, node: Node) -> tuple[Place, Mixture]:
+        natural = jnp.where(before.enough, before.natural + move_from(before, node)[0], node.start)
+        first_look = look(natural)
+        place = look(natural + move_from(first_look, node)[0])
+        move, length = move_from(place, node)
+        by_samples = (*laplace(node, place.natural, -place.found.log_normaliser, place.found.covariance), place.natural + move)
+        roughly = (*laplace(node, node.start, *prior.rough(record, at, first, node.start)), node.start)
+        evidence, covariance, mode = jax.tree.map(partial(jnp.where, place.enough), by_samples, roughly)
+        return place, Mixture(evidence, mode, covariance, jnp.where(place.enough, move * length, 0))
 
-    (evidence, natural, covariance), rest = jax.lax.map(one, prior.nodes(record, at, first), batch_size=CENTRE_NODES)
-    return Mixture(normalise(evidence), natural, covariance, rest)
-
-
-def _climb(samples: Samples, prior: Prior, node: Node, origin: Array, ceiling: Array) -> tuple[Array, Array]:
-    """The mode given the settings of the prior, and the Newton move that is left."""
-
-    def move_from(natural: Array) -> tuple[Array, Array]:
-        found = moments_at(samples, natural - origin)
-        information = found.covariance + prior.curvature(node.setting, natural)
-        move = jnp.linalg.solve(information, prior.slope(node.setting, natural) - found.total)
-        return move, jnp.sqrt(jnp.maximum(move @ information @ move, 0))
-
-    def improve(natural: Array) -> tuple[Array, Array]:
-        move, length = move_from(natural)
-        return natural + jnp.minimum(damp(move, length, LONGEST_MOVE), (ceiling - natural) / 2), length
-
-    mode = search(improve, node.start, max_rounds=ROUNDS_ON_SAMPLES, tolerance=SMALL, dtype=origin.dtype).state
-    return mode, move_from(mode)[0]
+    nodes = prior.nodes(record, at, first)
+    begin = jax.vmap(look)(nodes.start[0])
+    rows = jax.lax.scan(jax.vmap(advance), begin, nodes)[1]
+    found: Mixture = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+    return found._replace(weight=normalise(found.weight))
 
 
 def summarise_mixture(mixture: Mixture, samples: Samples, prior: Prior, record: Record, at: Float[Array, " arms"]) -> NewtonFit:

@@ -27,18 +27,18 @@ from jaxbias.estimators.shrinkage.posterior import log_grid, uniform_shrinkage
 from jaxbias.likelihood import reward_log_prob
 
 BELOW, ABOVE = 8.0, 6.0  # of the grid of log A, beyond the scales of the problem: what is left out has a weight of e^-8
-FEW_NODES, NODES_BY_ROOT_ARM = 24, 9  # of log A or log M: less than one apart; closer for many arms, which determine it better
+SPACING, ROOT_SPACING = 0.8, 1.6  # of the grids, at most: in log A or log M, and that times the root of arms, which determine it
 REACH = 6.0  # of the grid of log M on both sides: what is left out has a weight of e^-6, and hardly another estimate
 TAIL = 10  # standard deviations of a node from its middle to the ends of the bracket of a quantile
 HALVINGS = 24  # of that bracket: to a hundred-thousandth of a standard deviation
-CENTRE_NODES, CENTRE_REACH = 9, 4.0  # of m for each M, a standard deviation apart
+CENTRE_NODES, CENTRE_REACH = 7, 3.5  # of m for each M: 1.2 standard deviations apart, where the trapezoidal rule has five digits
 
 Arms = Float[Array, " arms"]
 Matrix = Float[Array, "arms arms"]
 
 
 class Node(NamedTuple):
-    """Settings of the prior.
+    """Settings of the prior; all of them are in rows, from the prior with equal means to one that leaves them alone.
 
     Fields:
         setting: A; or M and m.
@@ -118,7 +118,7 @@ class NormalPrior(NamedTuple):
         variance = jnp.square(self.sigma) / record.count
         seen, typical = record.total / record.count, jnp.mean(variance)
         top = ABOVE + jnp.log1p(jnp.max(jnp.square(seen - jnp.mean(seen))) / typical)
-        place = log_grid(jnp.full_like(top, -BELOW), top, _number(seen.shape[0]))
+        place = log_grid(jnp.full_like(top, -BELOW), top, _number(BELOW + ABOVE + 4, seen.shape[0]))
         between = typical * jnp.exp(place)
         log_weight = uniform_shrinkage(place) - (seen.shape[0] - 1) / 2 * place
         origin = self.natural(at)
@@ -127,7 +127,7 @@ class NormalPrior(NamedTuple):
             information = found.covariance + self.curvature(between, origin)
             return origin + jnp.linalg.solve(information, self.slope(between, origin) - found.total)
 
-        return Node(between, log_weight, jax.vmap(start)(between))
+        return jax.tree.map(lambda leaf: leaf[:, None], Node(between, log_weight, jax.vmap(start)(between)))
 
     def rough(self, record: Record, at: Array, found: SampleMoments, natural: Array) -> tuple[Array, Array]:
         """The quadratic."""
@@ -195,7 +195,7 @@ class ConjugatePrior(NamedTuple):
         """
         count, total = record.count, record.total
         typical = count.shape[0] / jnp.sum(1 / count)
-        place = log_grid(jnp.full_like(typical, -REACH), jnp.full_like(typical, REACH), _number(count.shape[0]))
+        place = log_grid(jnp.full_like(typical, REACH), jnp.full_like(typical, -REACH), _number(2 * REACH, count.shape[0]))
         known, seen = self._pulls(record, at, found)
 
         def given(place: Array) -> Node:
@@ -210,7 +210,7 @@ class ConjugatePrior(NamedTuple):
             start = ((worth * centre)[:, None] + seen[None]) / (worth + known)[None]
             return Node((jnp.broadcast_to(worth, centre.shape), centre), exact - laplace, self.natural(start))
 
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.vmap(given)(place))
+        return jax.vmap(given)(place)
 
     def _pulls(self, record: Record, at: Array, found: SampleMoments) -> tuple[Array, Array]:
         """The information given the arms, in pulls, and the rewards that so many pulls would have summed to."""
@@ -247,5 +247,5 @@ class ConjugatePrior(NamedTuple):
         return here - there
 
 
-def _number(num_arms: int) -> int:
-    return max(FEW_NODES, math.ceil(NODES_BY_ROOT_ARM * math.sqrt(num_arms)))
+def _number(length: float, num_arms: int) -> int:
+    return 1 + math.ceil(length / min(SPACING, ROOT_SPACING / math.sqrt(num_arms)))
