@@ -194,6 +194,15 @@ _ALL = (
         preference=7,
         by_default=False,  # its chains take long, and the others have less error
     ),
+    Method(
+        name="conditional_posterior",
+        module="jaxbias.estimators.conditional_mle",
+        summary="the conditional MLE with the prior of shrinkage: little error, with a bias of both signs",
+        needs=frozenset({Need.POLICY, Need.FAMILY, Need.RANDOM_CHOICES}),
+        takes=("key", "history", "policy", "family", "level"),
+        cost=Cost.WEIGHTED_PATHS,
+        by_default=False,  # two to five times the time of the conditional MLE
+    ),
 )
 METHODS = {method.name: method for method in _ALL}
 PREFERRED = tuple(sorted((one for one in _ALL if one.preference is not None), key=lambda one: one.preference or 0))

@@ -60,41 +60,64 @@ class Place(NamedTuple):
     enough: Bool[Array, "*row"]
 
 
-def posterior_of_samples(samples: Samples, prior: Prior, record: Record, at: Float[Array, " arms"], least: float) -> Mixture:
-    """By one set of samples, made at the means `at`; at a node where less than the share `least` of them is left, roughly."""
-    origin, first = prior.natural(at), moments_at(samples, jnp.zeros_like(at))
-    ceiling = prior.natural(jnp.full_like(at, jnp.inf))
+class NodeSearch(NamedTuple):
+    """The modes at the nodes of the prior, by one set of samples.
 
-    def look(natural: Array) -> Place:
-        tilt = natural - origin
-        found = moments_at(samples, tilt)
-        normaliser = found.log_normaliser + tilt @ samples.known @ tilt / 2 - first.log_normaliser
-        return Place(natural, found._replace(log_normaliser=normaliser), found.effective >= least)
+    Fields:
+        samples: made at the means `at`.
+        least: the share of the samples that must be left at a node; where it is less, the rough likelihood takes their place.
+        first: the moments at `at`.
+    """
 
-    def move_from(place: Place, node: Node) -> tuple[Array, Array]:
-        information = place.found.covariance + prior.curvature(node.setting, place.natural)
-        move = jnp.linalg.solve(information, prior.slope(node.setting, place.natural) - place.found.total)
+    samples: Samples
+    prior: Prior
+    record: Record
+    at: Float[Array, " arms"]
+    least: float
+    first: SampleMoments
+
+    def look(self, natural: Float[Array, " arms"]) -> Place:
+        """The moments at natural parameters; the normaliser relative to that of the samples."""
+        tilt = natural - self.prior.natural(self.at)
+        found = moments_at(self.samples, tilt)
+        normaliser = found.log_normaliser + tilt @ self.samples.known @ tilt / 2 - self.first.log_normaliser
+        return Place(natural, found._replace(log_normaliser=normaliser), found.effective >= self.least)
+
+    def move_from(self, place: Place, node: Node) -> tuple[Array, Array]:
+        """The Newton move towards the mode at a node, damped and in the family's range, and its length."""
+        information = place.found.covariance + self.prior.curvature(node.setting, place.natural)
+        move = jnp.linalg.solve(information, self.prior.slope(node.setting, place.natural) - place.found.total)
         length = jnp.sqrt(jnp.maximum(move @ information @ move, 0))
+        ceiling = self.prior.natural(jnp.full_like(self.at, jnp.inf))
         return jnp.minimum(damp(move, length, LONGEST_MOVE), (ceiling - place.natural) / 2), length
 
-    def laplace(node: Node, natural: Array, height: Array, information: Array) -> tuple[Array, Array]:
-        penalised = information + prior.curvature(node.setting, natural)
-        evidence = node.log_weight + height + prior.log_density(node.setting, natural) - jnp.linalg.slogdet(penalised)[1] / 2
+    def laplace(self, node: Node, natural: Array, height: Array, information: Array) -> tuple[Array, Array]:
+        """The log-evidence of a node, and the covariance around its mode."""
+        penalised = information + self.prior.curvature(node.setting, natural)
+        height = height + self.prior.log_density(node.setting, natural)
+        evidence = node.log_weight + height - jnp.linalg.slogdet(penalised)[1] / 2
         return jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf), jnp.linalg.inv(penalised)
 
-    def advance(before: Place, node: Node) -> tuple[Place, Mixture]:
-        natural = jnp.where(before.enough, before.natural + move_from(before, node)[0], node.start)
-        first_look = look(natural)
-        place = look(natural + move_from(first_look, node)[0])
-        move, length = move_from(place, node)
-        by_samples = (*laplace(node, place.natural, -place.found.log_normaliser, place.found.covariance), place.natural + move)
-        roughly = (*laplace(node, node.start, *prior.rough(record, at, first, node.start)), node.start)
-        evidence, covariance, mode = jax.tree.map(partial(jnp.where, place.enough), by_samples, roughly)
-        return place, Mixture(evidence, mode, covariance, jnp.where(place.enough, move * length, 0))
+    def advance(self, before: Place, node: Node) -> tuple[Place, Mixture]:
+        """From the mode of the node before to that of this one, with two looks at the samples; the weight is not yet one."""
+        predicted = jnp.where(before.enough, before.natural + self.move_from(before, node)[0], node.start)
+        near = self.look(predicted)
+        place = self.look(predicted + self.move_from(near, node)[0])
+        move, length = self.move_from(place, node)
+        sampled = self.laplace(node, place.natural, -place.found.log_normaliser, place.found.covariance)
+        rough = self.laplace(node, node.start, *self.prior.rough(self.record, self.at, self.first, node.start))
+        choose = partial(jnp.where, place.enough)
+        evidence, covariance, mode = map(choose, (*sampled, place.natural + move), (*rough, node.start))
+        return place, Mixture(evidence, mode, covariance, choose(move * length, 0))
 
+
+def posterior_of_samples(samples: Samples, prior: Prior, record: Record, at: Float[Array, " arms"], least: float) -> Mixture:
+    """By one set of samples, made at the means `at`."""
+    first = moments_at(samples, jnp.zeros_like(at))
     nodes = prior.nodes(record, at, first)
-    begin = jax.vmap(look)(nodes.start[0])
-    rows = jax.lax.scan(jax.vmap(advance), begin, nodes)[1]
+    search_nodes = NodeSearch(samples, prior, record, at, least, first)
+    begin = jax.vmap(search_nodes.look)(nodes.start[0])
+    rows = jax.lax.scan(jax.vmap(search_nodes.advance), begin, nodes)[1]
     found: Mixture = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
     return found._replace(weight=normalise(found.weight))
 

@@ -27,11 +27,11 @@ from jaxbias.estimators.shrinkage.posterior import log_grid, uniform_shrinkage
 from jaxbias.likelihood import reward_log_prob
 
 BELOW, ABOVE = 8.0, 6.0  # of the grid of log A, beyond the scales of the problem: what is left out has a weight of e^-8
-SPACING, ROOT_SPACING = 0.8, 1.6  # of the grids, at most: in log A or log M, and that times the root of arms, which determine it
+SPACING, ROOT_SPACING = 1.0, 1.6  # of the grids, at most: in log A or log M, and that times the root of the number of arms
 REACH = 6.0  # of the grid of log M on both sides: what is left out has a weight of e^-6, and hardly another estimate
 TAIL = 10  # standard deviations of a node from its middle to the ends of the bracket of a quantile
 HALVINGS = 24  # of that bracket: to a hundred-thousandth of a standard deviation
-CENTRE_NODES, CENTRE_REACH = 7, 3.5  # of m for each M: 1.2 standard deviations apart, where the trapezoidal rule has five digits
+CENTRE_NODES, CENTRE_REACH = 5, 3.0  # of m for each M: 1.5 standard deviations apart, where the trapezoidal rule has three digits
 
 Arms = Float[Array, " arms"]
 Matrix = Float[Array, "arms arms"]

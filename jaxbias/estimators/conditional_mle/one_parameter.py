@@ -108,9 +108,8 @@ def _posterior_exactly(policy: Any, family: Any, record: Record, level: Array, g
     """One set of sums with their probabilities serves every mean here too."""
     mean = (record.total + 0.5) / (record.count + 1)
     samples = as_samples(*count_paths(policy, record, mean, grid, route.nodes), record, grid)
-    fit = posterior_from_samples(lambda _, none: (samples, none), ConjugatePrior(family), record, mean, None, level, 1, least=0)[
-        0
-    ]
+    sample, prior = lambda _, none: (samples, none), ConjugatePrior(family)
+    fit = posterior_from_samples(sample, prior, record, mean, None, level, max_rounds=1, least=0.0)[0]
     return fit._replace(newton=fit.newton._replace(move=jnp.zeros_like(mean)))
 
 

@@ -6,12 +6,17 @@ information I there, in the parameters eta in which the statistics are linear,
     d eta = I^-1 (d S - Cov[S, score of the settings | arms] . d settings)
 
 The expectation given the arms does not depend on the rewards. The covariance is from one set of samples at the maximum.
+
+With a prior, the posterior is in proportion to exp(eta . S), so that the derivative of its mean in S is its covariance with eta,
+which takes the place of I^-1. In the settings of the policy the same holds to first order in the spread of the posterior. The
+derivative in sigma, on which the prior depends too, is refused.
 """
 
 import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -83,7 +88,13 @@ def _pulls(history: History, like: Array) -> Float[Array, "trials arms"]:
 
 
 def differentiable(
-    estimate: Estimate, keys: Any, problem: LogProblem, live: LogProblem, found: Sensitivity, num_paths: int
+    estimate: Estimate,
+    keys: Any,
+    problem: LogProblem,
+    live: LogProblem,
+    found: Sensitivity,
+    num_paths: int,
+    prior: str | None = None,
 ) -> Estimate:
     """The estimate with its derivatives, in `live`, the problem as the caller gave it."""
     jacobian = found.jacobian
@@ -97,17 +108,28 @@ def differentiable(
     chunks = split_logs(at_once // way.size, (keys, problem))
     numbers, frame = split_numbers((live.policy, live.family))
     chained = isinstance(problem.family, UnknownSigma) and not problem.policy.keeps_statistics
-    slopes = partial(_slopes, frame=frame, chunks=chunks, way=way, chained=chained)
+    allowed = None if prior is None else len(jax.tree.leaves(live.policy))
+    slopes = partial(_slopes, frame=frame, chunks=chunks, way=way, chained=chained, allowed=allowed)
     context = held((keys, problem.history, found))
     return with_derivative(estimate, figures_of(live.history, problem.family), numbers, slopes, context)
 
 
 def _slopes(
-    which: tuple[int, ...], numbers: list[Any], context: Any, *, frame: Frame, chunks: LogChunks, way: Way, chained: bool
+    which: tuple[int, ...],
+    numbers: list[Any],
+    context: Any,
+    *,
+    frame: Frame,
+    chunks: LogChunks,
+    way: Way,
+    chained: bool,
+    allowed: int | None,
 ) -> Array:
     if chained:
         remedy = "a derivative in its settings needs one that looks at pulls and sums only, or a known sigma"
         raise ArgumentError("policy", problem="is differentiated", remedy=remedy)
+    if allowed is not None and any(place >= allowed for place in which):
+        raise ArgumentError("family", problem="is differentiated", remedy="a derivative in sigma needs prior=None")
     keys, history, found = context
     scores = chunks.collect(setting_scores(numbers, keys, history, found.at, frame=frame, which=which, chunks=chunks, way=way))
     return -jnp.einsum("tij,tjs->tis", found.of_statistics, scores.covariance)
