@@ -78,6 +78,9 @@ METHODS = (
 )
 
 
+FIGURES = (("left", 0), ("mse", 0), ("coverage", 1))  # with their digits
+
+
 def estimate(method: str, history: jb.History, setting: Setting, num_paths: int, num_rounds: int) -> Any:
     key, given = jax.random.key(1), (history, setting.policy, setting.family)
     if method == "shrinkage":
@@ -137,32 +140,15 @@ def measure(setting: Setting, method: str, scale: float, trials: int, num_paths:
 def print_row(row: dict[str, Any] | None) -> None:
     columns = "{:35} {:21} {:>12} {:>5} {:>11} {:>18} {:>6} {:>6} {:>8}  {}"
     if row is None:
-        print(
-            columns.format(
-                "setting",
-                "method",
-                "% bias left",
-                "rms",
-                "% MSE",
-                "coverage, least",
-                "width",
-                "conv.",
-                "seconds",
-                "bias, MSE by arm",
-            )
-        )
+        names = ("setting", "method", "% bias left", "rms", "% MSE", "coverage, least", "width", "conv.", "seconds")
+        print(columns.format(*names, "bias and % MSE by arm"))
         return
-    left, by_arm = f"{row['left']:.0f} ± {row['left_stderr']:.0f}", " ".join(f"{bias:.3f}" for bias in row["bias_by_arm"][:5])
+    by_arm = " ".join(f"{bias:.3f}" for bias in row["bias_by_arm"][:5])
     by_arm += ", " + " ".join(f"{mse:.0f}" for mse in row["mse_by_arm"][:5])
-    coverage, mse = f"{row['coverage']:.1f} ± {row['coverage_stderr']:.1f}, {row['least_coverage']:.1f}", row["mse"]
-    numbers = (
-        f"{row['rms_left']:.0f}",
-        f"{mse:.0f} ± {row['mse_stderr']:.0f}",
-        coverage,
-        f"{row['width']:.2f}",
-        f"{row['converged']:.1f}",
-    )
-    print(columns.format(row["setting"], row["method"], left, *numbers, f"{row['seconds']:.1f}", by_arm), flush=True)
+    left, mse, coverage = (f"{row[name]:.{digits}f} ± {row[f'{name}_stderr']:.{digits}f}" for name, digits in FIGURES)
+    numbers = (f"{row['rms_left']:.0f}", mse, f"{coverage}, {row['least_coverage']:.1f}", f"{row['width']:.2f}")
+    last = (f"{row['converged']:.1f}", f"{row['seconds']:.1f}", by_arm)
+    print(columns.format(row["setting"], row["method"], left, *numbers, *last), flush=True)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

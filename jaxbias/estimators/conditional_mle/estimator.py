@@ -146,8 +146,8 @@ def conditional_posterior(
 
     Returns:
         An `Estimate`; `stderr` is the posterior standard deviation. It draws the best arm down and the worst up, as `shrinkage`
-        does. No estimate is at the end of the range. Differentiable in the rewards and in the settings of the policy, by the
-        posterior covariance; not in sigma. Diagnostics as of `conditional_mle`; `covariance` is that of the posterior.
+        does. No estimate is at the end of the range. Differentiable in the rewards, by the posterior covariance; not in settings.
+        Diagnostics as of `conditional_mle`; `covariance` is that of the posterior.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.EpsilonGreedy(0.1), jb.Bernoulli()

@@ -121,7 +121,7 @@ def test_without_a_choice_that_depends_on_rewards_it_is_shrinkage(family):
 
 
 def test_the_derivative_has_the_prior_in_it():
-    """Against central differences, in the rewards and in tau; by Laplace's method, so not to the last digit."""
+    """Against central differences in the rewards; by Laplace's method, so not to the last digit. The maximum moves far more."""
     with jax.enable_x64(True):
         history, family = log_of(LOGS["mixed"]), jb.Bernoulli()
         moved = lambda rewards: dataclasses.replace(history, rewards=rewards)
@@ -130,9 +130,8 @@ def test_the_derivative_has_the_prior_in_it():
         away = lambda row, by: mean(history.rewards.at[row].add(by))
         differences = np.stack([(away(row, 0.05) - away(row, -0.05)) / 0.1 for row in (0, 1)], axis=1)
         np.testing.assert_allclose(jacobian, differences, atol=0.15 * np.abs(differences).max())
-        by_tau = jax.jit(lambda tau: estimate_by(history, jb.Greedy(tau=tau), family).mean)
-        difference = (by_tau(0.31) - by_tau(0.29)) / 0.02
-        np.testing.assert_allclose(jax.jacfwd(by_tau)(0.3), difference, atol=0.2 * np.abs(difference).max())
+        plain = jax.jacrev(lambda rewards: jb.conditional_mle(KEY, moved(rewards), jb.Greedy(tau=0.3), family).mean)
+        assert np.abs(plain(history.rewards)[:, :2] - differences).max() > 0.3 * np.abs(differences).max()
 
 
 def test_what_it_refuses():
@@ -141,10 +140,10 @@ def test_what_it_refuses():
         estimate_by(history, policy, jb.Normal(), solver="contrastive_divergence")
     with pytest.raises(jb.ArgumentError, match="shrinkage and bias_corrected estimate sigma too"):
         estimate_by(history, policy, jb.Normal(sigma=None))
-    with pytest.raises(jb.ArgumentError, match="a derivative in sigma needs prior=None"):
-        jax.jacfwd(lambda sigma: estimate_by(history, policy, jb.Normal(sigma=sigma), num_paths=64).mean)(1.0)
+    with pytest.raises(jb.ArgumentError, match="prior=None has those in the settings"):
+        jax.jacfwd(lambda tau: estimate_by(history, jb.Greedy(tau=tau), jb.Bernoulli()).mean)(0.5)
 
 
 def test_a_prior_that_is_not_there(unchecked):
     with pytest.raises(jb.ArgumentError, match="None or 'hierarchical'"):
-        jb.conditional_mle(KEY, log_of(LOGS["mixed"]), jb.Greedy(tau=0.5), jb.Normal(), prior="flat")
+        jb.conditional_mle(KEY, log_of(LOGS["mixed"]), jb.Greedy(tau=0.5), jb.Normal(), prior="flat")  # pyright: ignore[reportArgumentType]
