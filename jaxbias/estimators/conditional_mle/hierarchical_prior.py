@@ -30,11 +30,9 @@ BELOW, ABOVE = 8.0, 6.0  # of the grid of log A, beyond the scales of the proble
 SPACING, ROOT_SPACING = 1.0, 1.6  # of the grids, at most: in log A or log M, and that times the root of the number of arms
 REACH = 6.0  # of the grid of log M on both sides: what is left out has a weight of e^-6, and hardly another estimate
 TAIL = 10  # standard deviations of a node from its middle to the ends of the bracket of a quantile
-HALVINGS = 24  # of that bracket: to a hundred-thousandth of a standard deviation
 CENTRE_NODES, CENTRE_REACH = 5, 3.0  # of m for each M: 1.5 standard deviations apart, where the trapezoidal rule has three digits
 
 Arms = Float[Array, " arms"]
-Matrix = Float[Array, "arms arms"]
 
 
 class Node(NamedTuple):
@@ -83,7 +81,7 @@ class Prior(Protocol):
         """Its derivative."""
         ...
 
-    def curvature(self, setting: Any, natural: Arms) -> Matrix:
+    def curvature(self, setting: Any, natural: Arms) -> Float[Array, "arms arms"]:
         """Minus its second derivative."""
         ...
 
@@ -145,7 +143,7 @@ class NormalPrior(NamedTuple):
         mean = self.mean(natural)
         return -self.variance(mean) * (mean - jnp.mean(mean)) / setting
 
-    def curvature(self, setting: Any, natural: Arms) -> Matrix:
+    def curvature(self, setting: Any, natural: Arms) -> Float[Array, "arms arms"]:
         """None along the average."""
         size, variance = natural.shape[0], self.variance(natural)
         around = jnp.eye(size, dtype=natural.dtype) - 1 / size
@@ -158,7 +156,7 @@ class NormalPrior(NamedTuple):
         low = jnp.min(jnp.where(matters, mean - TAIL * scale, jnp.inf), axis=0)
         high = jnp.max(jnp.where(matters, mean + TAIL * scale, -jnp.inf), axis=0)
         cdf = lambda place: weight @ ndtr((place[None] - mean) / scale)
-        return bracket(cdf, share, low, high, HALVINGS)
+        return bracket(cdf, share, low, high)
 
     def log_normaliser(self, record: Record, at: Arms, mean: Arms) -> Float[Array, ""]:
         """Of the rewards of the log."""
@@ -190,8 +188,8 @@ class ConjugatePrior(NamedTuple):
     def nodes(self, record: Record, at: Array, found: SampleMoments) -> Node:
         """On a grid of log M, and for each M one of m around what the likelihood given the arms says of it.
 
-        The evidence of `shrinkage` is exact. To it comes what the choices change, by Laplace's method; so what that method
-        has for choices that do not depend on rewards is taken off here.
+        The evidence of `shrinkage` is exact. What the choices change is added by Laplace's method, so what this method gives
+        for choices that do not depend on rewards is taken off here.
         """
         count, total = record.count, record.total
         typical = count.shape[0] / jnp.sum(1 / count)
@@ -233,7 +231,7 @@ class ConjugatePrior(NamedTuple):
         worth, centre = setting
         return worth * (centre - self.mean(natural))
 
-    def curvature(self, setting: Any, natural: Arms) -> Matrix:
+    def curvature(self, setting: Any, natural: Arms) -> Float[Array, "arms arms"]:
         """M pulls' information."""
         return jnp.diag(setting[0] * self.variance(self.mean(natural)))
 

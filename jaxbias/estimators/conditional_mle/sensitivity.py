@@ -8,8 +8,8 @@ information I there, in the parameters eta in which the statistics are linear,
 The expectation given the arms does not depend on the rewards. The covariance is from one set of samples at the maximum.
 
 With a prior, the posterior is in proportion to exp(eta . S), so that the derivative of its mean in S is its covariance with eta,
-which takes the place of I^-1. The covariance is as near as the posterior's own approximation: within a tenth for eight pulls. That
-in the settings would be of first order in the spread of the posterior only, and is refused.
+which takes the place of I^-1. It is as near as the posterior's own approximation, within 15% for eight pulls. The derivative in
+the settings would be of first order in the spread of the posterior only, and is refused.
 """
 
 import dataclasses
