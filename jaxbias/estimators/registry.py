@@ -197,11 +197,11 @@ _ALL = (
     Method(
         name="conditional_posterior",
         module="jaxbias.estimators.conditional_mle",
-        summary="the conditional MLE with the prior of shrinkage: little error, with a bias of both signs",
+        summary="the conditional MLE with the prior of shrinkage: less error, with a bias of both signs",
         needs=frozenset({Need.POLICY, Need.FAMILY, Need.RANDOM_CHOICES}),
         takes=("key", "history", "policy", "family", "level"),
         cost=Cost.WEIGHTED_PATHS,
-        by_default=False,  # two to five times the time of the conditional MLE
+        by_default=False,  # shrinkage has as little error in most settings, in far less time
     ),
 )
 METHODS = {method.name: method for method in _ALL}
