@@ -3,10 +3,11 @@
     python benchmarks/estimates.py                           # 2,000 logs in each of four settings, tau = 0; minutes
     python benchmarks/estimates.py --scale 3 --method shrinkage --method bias_corrected
     python benchmarks/estimates.py --settings more           # settings beyond the paper's
+    python benchmarks/estimates.py --settings random --method conditional_mle --method conditional_posterior
 
 Normal rewards with sigma 1 and the paper's means (times --scale), every arm pulled once first. The average bias left, the root
 mean square of the biases left of the arms, and the mean squared error are in percent of those of the sample means; the width is
-relative to the sample means' interval.
+relative to the sample means' interval. --settings random are those of the conditional likelihood, whose choices were random.
 """
 
 import argparse
@@ -51,8 +52,33 @@ SETTINGS = {
         Setting("eps-Greedy T=200, Bernoulli", jb.EpsilonGreedy(0.1), (0.3, 0.35), 200, jb.Bernoulli()),
         Setting("BetaThompson T=200, Bernoulli", jb.BetaThompson(), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
     ),
+    "random": (
+        Setting("Greedy tau=1 T=16 K=2", jb.Greedy(tau=1.0), TWO, 16),
+        Setting("lil'UCB tau=1 T=16 K=2", jb.LilUCB(tau=1.0), TWO, 16),
+        Setting("Greedy tau=1 T=40 K=5", jb.Greedy(tau=1.0), FIVE, 40),
+        Setting("lil'UCB tau=1 T=40 K=5", jb.LilUCB(tau=1.0), FIVE, 40),
+        Setting("Thompson T=24 K=2", jb.Thompson(), TWO, 24),
+        Setting("Thompson T=32 K=2", jb.Thompson(), TWO, 32),
+        Setting("Thompson T=60 K=5", jb.Thompson(), FIVE, 60),
+        Setting("Thompson T=80 K=5", jb.Thompson(), FIVE, 80),
+        Setting("eps-Greedy T=200, 0.3/0.35", jb.EpsilonGreedy(0.1), (0.3, 0.35), 200, jb.Bernoulli()),
+        Setting("BetaThompson T=200, 0.3/0.35", jb.BetaThompson(), (0.3, 0.35), 200, jb.Bernoulli()),
+        Setting("eps-Greedy T=200, 0.02/0.03/0.025", jb.EpsilonGreedy(0.1), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
+        Setting("BetaThompson T=200, 0.02/0.03/0.025", jb.BetaThompson(), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
+    ),
 }
-METHODS = ("shrinkage", "bias_corrected", "mean_matching", "unbiased", "unbiased_sums")
+METHODS = (
+    "shrinkage",
+    "bias_corrected",
+    "mean_matching",
+    "unbiased",
+    "unbiased_sums",
+    "conditional_mle",
+    "conditional_posterior",
+)
+
+
+FIGURES = (("left", 0), ("mse", 0), ("coverage", 1))  # with their digits
 
 
 def estimate(method: str, history: jb.History, setting: Setting, num_paths: int, num_rounds: int) -> Any:
@@ -85,6 +111,9 @@ def measure(setting: Setting, method: str, scale: float, trials: int, num_paths:
     inside = (np.asarray(found.lower) <= mean) & (np.asarray(found.upper) >= mean)
     bias, rms = original.mean(), np.sqrt(np.square(original.mean(axis=0)).mean())
     finite = np.isfinite(naive_width) & np.isfinite(width)
+    squares, original_squares = np.square(off), np.square(original)
+    share = squares.mean() / original_squares.mean()
+    apart = squares.mean(axis=1) - share * original_squares.mean(axis=1)  # for the standard error of a ratio
     return {
         "setting": setting.name,
         "method": method,
@@ -93,8 +122,12 @@ def measure(setting: Setting, method: str, scale: float, trials: int, num_paths:
         "left": 100 * off.mean() / bias,
         "left_stderr": 100 * off.mean(axis=1).std() / np.sqrt(trials) / abs(bias),
         "rms_left": 100 * np.sqrt(np.square(off.mean(axis=0)).mean()) / rms,
-        "mse": 100 * np.square(off).mean() / np.square(original).mean(),
+        "mse": 100 * share,
+        "mse_stderr": 100 * apart.std() / np.sqrt(trials) / original_squares.mean(),
+        "mse_by_arm": (100 * squares.mean(axis=0) / original_squares.mean(axis=0)).tolist(),
         "coverage": 100 * inside.mean(),
+        "coverage_stderr": 100 * inside.mean(axis=1).std() / np.sqrt(trials),
+        "coverage_by_arm": (100 * inside.mean(axis=0)).tolist(),
         "least_coverage": 100 * inside.mean(axis=0).min(),
         "width": width[finite].mean() / naive_width[finite].mean(),
         "converged": 100 * float(np.mean(found.converged)),
@@ -105,18 +138,17 @@ def measure(setting: Setting, method: str, scale: float, trials: int, num_paths:
 
 
 def print_row(row: dict[str, Any] | None) -> None:
-    columns = "{:34} {:14} {:>12} {:>5} {:>5} {:>14} {:>6} {:>6} {:>8}  {}"
+    columns = "{:35} {:21} {:>12} {:>5} {:>11} {:>18} {:>6} {:>6} {:>8}  {}"
     if row is None:
-        print(
-            columns.format(
-                "setting", "method", "% bias left", "rms", "% MSE", "coverage, least", "width", "conv.", "seconds", "by arm"
-            )
-        )
+        names = ("setting", "method", "% bias left", "rms", "% MSE", "coverage, least", "width", "conv.", "seconds")
+        print(columns.format(*names, "bias and % MSE by arm"))
         return
-    left, by_arm = f"{row['left']:.0f} ± {row['left_stderr']:.0f}", " ".join(f"{bias:.3f}" for bias in row["bias_by_arm"][:5])
-    coverage = f"{row['coverage']:.1f}, {row['least_coverage']:.1f}"
-    numbers = (f"{row['rms_left']:.0f}", f"{row['mse']:.0f}", coverage, f"{row['width']:.2f}", f"{row['converged']:.1f}")
-    print(columns.format(row["setting"], row["method"], left, *numbers, f"{row['seconds']:.1f}", by_arm), flush=True)
+    by_arm = " ".join(f"{bias:.3f}" for bias in row["bias_by_arm"][:5])
+    by_arm += ", " + " ".join(f"{mse:.0f}" for mse in row["mse_by_arm"][:5])
+    left, mse, coverage = (f"{row[name]:.{digits}f} ± {row[f'{name}_stderr']:.{digits}f}" for name, digits in FIGURES)
+    numbers = (f"{row['rms_left']:.0f}", mse, f"{coverage}, {row['least_coverage']:.1f}", f"{row['width']:.2f}")
+    last = (f"{row['converged']:.1f}", f"{row['seconds']:.1f}", by_arm)
+    print(columns.format(row["setting"], row["method"], left, *numbers, *last), flush=True)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -17,6 +17,7 @@ from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
 from .estimators.conditional_mle import conditional_log_likelihood as conditional_log_likelihood
 from .estimators.conditional_mle import conditional_mle as conditional_mle
+from .estimators.conditional_mle import conditional_posterior as conditional_posterior
 from .estimators.confidence_sequence import confidence_sequence as confidence_sequence
 from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate

@@ -13,6 +13,7 @@ from jaxbias.evaluation import Evaluation, MethodFigures
 from jaxbias.policies import complete_policy
 from jaxbias.policy_fit.check import PolicyFit
 
+SHRINKING = ("shrinkage", "conditional_posterior")  # with a bias of both signs, and less error than those that correct
 ALMOST_ALL = 0.95  # of an arm's pulls: weights that keep more than that lose nothing worth reporting
 CLEAR = 2  # Monte Carlo standard errors: what an evaluation may be off by
 SHORT, SHORT_OF_AN_ARM = 0.01, 0.03  # of the level: intervals that cover less often than that, on average and for one arm, do not
@@ -41,7 +42,7 @@ def recommend(comparison: Comparison, policy: Any, fit: PolicyFit | None, evalua
 
 def to_evaluate(comparison: Comparison) -> list[str]:
     """The methods that could be recommended: they gave an estimate of every arm, by correcting or by shrinking."""
-    able = [name for name, method in METHODS.items() if method.corrects or name in ("sample_mean", "shrinkage")]
+    able = [name for name, method in METHODS.items() if method.corrects or name in ("sample_mean", *SHRINKING)]
     estimates = comparison.estimates
     return [name for name in able if name in estimates and converged_for_all(estimates[name], comparison.pulls)]
 

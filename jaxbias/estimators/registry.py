@@ -194,6 +194,15 @@ _ALL = (
         preference=7,
         by_default=False,  # its chains take long, and the others have less error
     ),
+    Method(
+        name="conditional_posterior",
+        module="jaxbias.estimators.conditional_mle",
+        summary="the conditional MLE with the prior of shrinkage: less error, with a bias of both signs",
+        needs=frozenset({Need.POLICY, Need.FAMILY, Need.RANDOM_CHOICES}),
+        takes=("key", "history", "policy", "family", "level"),
+        cost=Cost.WEIGHTED_PATHS,
+        by_default=False,  # shrinkage has as little error in most settings, in far less time
+    ),
 )
 METHODS = {method.name: method for method in _ALL}
 PREFERRED = tuple(sorted((one for one in _ALL if one.preference is not None), key=lambda one: one.preference or 0))

@@ -50,7 +50,7 @@ def test_the_numbers_are_those_of_the_calls(whole):
         arms, rewards = np.searchsorted(["A", "B", "C"], frame.arm), frame.reward.to_numpy(np.float64)
         history = jb.History(arms=jnp.asarray(arms, jnp.int32), rewards=jnp.asarray(rewards), num_arms=3)
         fit_key, comparison_key, bias_key = (jax.random.fold_in(KEY, purpose) for purpose in range(3))
-        methods = [name for name in METHODS if name not in ("data_splitting", "batched_ols", "unbiased")]
+        methods = [name for name, one in METHODS.items() if one.by_default and name not in ("data_splitting", "batched_ols")]
         comparison = jb.compare(comparison_key, history, POLICY, FAMILY, methods=methods, num_paths=2**14)
         matching = comparison.estimates["mean_matching"]
         bias = jb.bias.bias_at(bias_key, history, POLICY, FAMILY, matching.mean)

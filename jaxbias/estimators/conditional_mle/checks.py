@@ -11,6 +11,7 @@ from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
+from jaxbias.estimators.conjugate import has_conjugate
 from jaxbias.estimators.sigma import check_spread
 from jaxbias.history import History, by_trial, check_history, check_unit_rewards, check_whole, first_unpulled
 from jaxbias.likelihood import choice_log_probs, is_random
@@ -18,6 +19,7 @@ from jaxbias.policies import BasePolicy, Policy, check_policy, policy_name
 from jaxbias.rewards import BaseFamily, Family, Normal, UnknownSigma
 
 SOLVERS = ("newton", "contrastive_divergence")
+PRIORS = (None, "hierarchical")
 
 
 class LogProblem(NamedTuple):
@@ -59,6 +61,19 @@ def _check_family(family: BaseFamily, solver: str) -> None:
         raise ArgumentError("family", family, allowed)
     if solver != "newton" and not isinstance(family, Normal):
         raise ArgumentError("solver", solver, f"'newton' for {family!r}: the other is for Normal rewards with a known sigma")
+
+
+def check_prior(prior: str | None, family: BaseFamily, solver: str) -> None:
+    """Refuses a prior that is not known, or that the solver or the family cannot have."""
+    if prior not in PRIORS:
+        raise ArgumentError("prior", prior, " or ".join(map(repr, PRIORS)))
+    if prior is None:
+        return
+    if solver != "newton":
+        raise ArgumentError("solver", solver, f"'newton' with prior={prior!r}")
+    if not isinstance(family, Normal) and not has_conjugate(family):
+        allowed = f"Normal with its sigma, Bernoulli, Poisson or Exponential with prior={prior!r}"
+        raise ArgumentError("family", family, f"{allowed}; shrinkage and bias_corrected estimate sigma too")
 
 
 def _recorded_draws(history: History, policy: BasePolicy) -> Float[Array, "*trials steps arms"]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias._core.randomness import flattened, normal, root_words, step_key
 from jaxbias._core.search import damp, search
@@ -96,6 +96,20 @@ class NewtonFit(NamedTuple):
     chains: ChainSummary | None = None
 
 
+class BoundedFit(NamedTuple):
+    """A fit on the scale of the means, with intervals that are no plus and minus.
+
+    Fields:
+        newton: the estimate.
+        ends: of the intervals.
+        at_edge: whether an arm's estimate is at the end of the family's range.
+    """
+
+    newton: NewtonFit
+    ends: Float[Array, "*trials arms 2"]
+    at_edge: Bool[Array, "*trials arms"]
+
+
 def newton(
     key: PRNGKeyArray,
     policy: BasePolicy,
@@ -110,12 +124,18 @@ def newton(
 
     The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
     """
+    sample = by_paths(key, policy, sigma, record, pairs)
+    return maximise_from_samples(sample, KnownSigma(sigma), record, mean, path, max_rounds)[0]
+
+
+def by_paths(key: PRNGKeyArray, policy: BasePolicy, sigma: Float[Array, " arms"], record: Record, pairs: int) -> Sample:
+    """Pairs of paths at given means, from the same noise each time."""
     noise = make_noise(key, record, pairs)
 
     def sample(mean: Array, path: Array) -> tuple[Samples, Array]:
         return sample_paths(policy, record, mean, sigma, path, noise), path
 
-    return maximise_from_samples(sample, KnownSigma(sigma), record, mean, path, max_rounds)[0]
+    return sample
 
 
 def newton_with_chains(

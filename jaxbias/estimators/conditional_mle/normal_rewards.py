@@ -12,13 +12,26 @@ from jaxtyping import Array, Float
 
 from jaxbias._core.chunks import LogChunks, split_logs
 from jaxbias._core.jit import compiled
+from jaxbias.estimators.conditional_mle.chain_samples import sample_chains, start_chains
 from jaxbias.estimators.conditional_mle.checks import LogProblem, policy_of
 from jaxbias.estimators.conditional_mle.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
-from jaxbias.estimators.conditional_mle.gaussian_paths import laplace
+from jaxbias.estimators.conditional_mle.gaussian_paths import laplace, most_likely_path
+from jaxbias.estimators.conditional_mle.hierarchical import posterior_from_samples
+from jaxbias.estimators.conditional_mle.hierarchical_prior import NormalPrior
 from jaxbias.estimators.conditional_mle.markov_chains import Sampler
-from jaxbias.estimators.conditional_mle.newton import NewtonFit, covariance_at, newton, newton_with_chains
+from jaxbias.estimators.conditional_mle.newton import (
+    ROUNDS,
+    BoundedFit,
+    NewtonFit,
+    by_paths,
+    covariance_at,
+    newton,
+    newton_with_chains,
+    with_summary,
+)
 from jaxbias.estimators.conditional_mle.record import condensed_record_of, record_of
 from jaxbias.estimators.conditional_mle.unknown_sigma import MeansAndSigma, chains_with_sigma, newton_with_sigma
+from jaxbias.estimators.shrinkage.estimator import shrunken_means, summarise_log
 from jaxbias.estimators.sigma import Spread, sigma_of_arm, spread_of
 from jaxbias.history import History
 
@@ -61,6 +74,15 @@ def fit_newton(keys: Any, problem: LogProblem, sizes: Sizes) -> NewtonFit:
     starts = many.collect(_laplace(policy, family, history, chunks=many))
     found = _fit_paths(policy, family, keys, history, starts, chunks=chunks, num_pairs=sizes.pairs, max_rounds=sizes.max_rounds)
     return chunks.collect(found)
+
+
+def fit_posterior(keys: Any, problem: LogProblem, sizes: Sizes, level: float) -> BoundedFit:
+    """The posterior mean for each log under the hierarchical prior, with a known sigma."""
+    history, policy, family = problem
+    chunks = split_logs(sizes.logs_at_once(history.num_steps), (keys, problem))
+    counts = dict(pairs=sizes.pairs, num_chains=sizes.num_chains, max_rounds=sizes.max_rounds)
+    confidence = jnp.asarray(level)
+    return chunks.collect(_fit_posterior(policy, family, keys, history, sizes.sampler, confidence, chunks=chunks, **counts))
 
 
 def fit_sigma(keys: Any, problem: LogProblem, sizes: Sizes) -> tuple[NewtonFit, Spread]:
@@ -124,6 +146,38 @@ def _fit_chains(
         key, log = trial
         start, given = log.statistics.mean, policy_of(policy, log)
         return newton_with_chains(key, given, family, record_of(log), start, num_chains, sampler, max_rounds)
+
+    return chunks.map(one, (keys, history))
+
+
+@partial(compiled, static=("chunks", "pairs", "num_chains", "max_rounds"))
+def _fit_posterior(
+    policy: Any,
+    family: Any,
+    keys: Any,
+    history: History,
+    sampler: Sampler | None,
+    level: Array,
+    chunks: LogChunks,
+    pairs: int,
+    num_chains: int,
+    max_rounds: int,
+) -> BoundedFit:
+    sigma = _sigma(family, history)
+
+    def one(trial: tuple[Any, History]) -> BoundedFit:
+        key, log = trial
+        given, start = policy_of(policy, log), shrunken_means(family, summarise_log(log))
+        if sampler is not None:
+            record = record_of(log)
+            sample = lambda mean, chains, by=sampler: sample_chains(key, given, family, record, mean, chains, by)
+            chains = start_chains(record, num_chains)
+            fit, chains = posterior_from_samples(sample, NormalPrior(sigma), record, start, chains, level, max_rounds)
+            return fit._replace(newton=with_summary(fit.newton, chains, num_chains * sampler.num_samples))
+        record = condensed_record_of(log)
+        path = most_likely_path(given, record, start, sigma, record.rewards, ROUNDS)
+        sample = by_paths(key, given, sigma, record, pairs)
+        return posterior_from_samples(sample, NormalPrior(sigma), record, start, path, level, max_rounds)[0]
 
     return chunks.map(one, (keys, history))
 

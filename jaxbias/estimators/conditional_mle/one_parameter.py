@@ -1,6 +1,5 @@
 """The conditional maximum likelihood of Bernoulli, Poisson and Exponential rewards: exact where it can be, else by particles."""
 
-import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import sequential_vmap
 from jax.scipy.special import ndtri
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxbias._core.chunks import LogChunks, split_logs
 from jaxbias._core.jit import compiled
 from jaxbias._core.search import bracket, search
-from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.conditional_mle.checks import LogProblem, policy_of
 from jaxbias.estimators.conditional_mle.exponential_family import (
     Edges,
@@ -25,22 +23,18 @@ from jaxbias.estimators.conditional_mle.exponential_family import (
     maximise_likelihood,
     mean_at,
 )
-from jaxbias.estimators.conditional_mle.newton import LONGEST_MOVE, NEAR, NewtonFit
+from jaxbias.estimators.conditional_mle.hierarchical import posterior_from_samples
+from jaxbias.estimators.conditional_mle.hierarchical_prior import ConjugatePrior
+from jaxbias.estimators.conditional_mle.newton import LONGEST_MOVE, NEAR, BoundedFit, NewtonFit
 from jaxbias.estimators.conditional_mle.particles import sample_particles
 from jaxbias.estimators.conditional_mle.record import Record, record_of
-from jaxbias.estimators.conditional_mle.success_counts import (
-    MOST_STATES,
-    TABLE_STATES,
-    Grid,
-    as_samples,
-    count_paths,
-    share_shapes,
-    table_sizes,
-)
+from jaxbias.estimators.conditional_mle.routes import Route, choose_routes
+from jaxbias.estimators.conditional_mle.success_counts import Grid, as_samples, count_paths
 from jaxbias.estimators.conditional_mle.weighted_samples import SampleMoments, Samples
 from jaxbias.estimators.intervals import bounded_interval
-from jaxbias.history import History, pulls_of
-from jaxbias.rewards import Bernoulli
+from jaxbias.estimators.shrinkage.estimator import shrunken_means
+from jaxbias.estimators.shrinkage.posterior import Summary
+from jaxbias.history import History
 
 PARTICLES_PER_PATH = 4  # as a particle costs a quarter of a path, and the ends of the resampled ones are alike
 FARTHEST_ROUND = (
@@ -50,38 +44,12 @@ FARTHEST_EDGE = 10.0  # of the natural parameter of an arm at an end of the rang
 AT_ONCE = 64  # logs sent to the compiled function together; it takes them one after another
 
 
-class Route(NamedTuple):
-    """How a group of logs is computed, known before compilation.
-
-    Fields:
-        shape: of the grid of successes; None for particles.
-        nodes: of the policy's tables, where it has them.
-        rows: of the tables of the particles.
-    """
-
-    shape: tuple[int, ...] | None
-    nodes: int | None
-    rows: int | None
-
-
-class OneParameterFit(NamedTuple):
-    """The fit on the scale of the means, with intervals that are no plus and minus.
-
-    Fields:
-        newton: the maximum.
-        ends: of the intervals.
-        at_edge: whether an arm's maximum is at the end of the family's range.
-    """
-
-    newton: NewtonFit
-    ends: Float[Array, "*trials arms 2"]
-    at_edge: Bool[Array, "*trials arms"]
-
-
-def fit_one_parameter(keys: Any, problem: LogProblem, num_paths: int, max_rounds: int, level: float) -> OneParameterFit:
+def fit_one_parameter(
+    keys: Any, problem: LogProblem, num_paths: int, max_rounds: int, level: float, hierarchical: bool = False
+) -> BoundedFit:
     """Many logs, those that are computed alike together."""
     history, policy, family = problem
-    routes, order = _routes(policy, family, history)
+    routes, order = choose_routes(policy, family, history)
     parts, rows = [], []
     for route in sorted(set(routes), key=repr):
         rows.append(np.flatnonzero([other == route for other in routes]))
@@ -89,7 +57,8 @@ def fit_one_parameter(keys: Any, problem: LogProblem, num_paths: int, max_rounds
         if len(rows[-1]) < len(routes):
             mine, logs, axes = jax.tree.map(lambda leaf, row=rows[-1]: leaf[row], (keys, history, order))
         chunks = split_logs(AT_ONCE, (mine, logs, policy, family))
-        run = partial(_fit_chunks, chunks=chunks, route=route, number=PARTICLES_PER_PATH * num_paths, max_rounds=max_rounds)
+        run = partial(_fit_chunks, chunks=chunks, route=route, max_rounds=max_rounds, hierarchical=hierarchical)
+        run = partial(run, number=PARTICLES_PER_PATH * num_paths)
         parts.append(chunks.collect(run(policy, family, mine, logs, axes, jnp.asarray(level))))
     if len(parts) == 1:
         return parts[0]
@@ -97,30 +66,7 @@ def fit_one_parameter(keys: Any, problem: LogProblem, num_paths: int, max_rounds
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[places], *parts)
 
 
-def _routes(policy: Any, family: Any, history: History) -> tuple[list[Route], Int[Array, "trials arms"]]:
-    """How each log is to be computed, and which arm goes along each axis: those with few states first."""
-    if is_concrete(history):
-        pulls, total = (np.asarray(part) for part in evaluate(lambda history: history.statistics, history))
-    elif is_concrete(history.arms):  # the rewards are traced: any number of successes is possible
-        pulls = np.asarray(evaluate(pulls_of, history.arms, history.num_arms))
-        total = pulls.astype(float)
-    else:
-        pulls = np.full((history.arms.shape[0], history.num_arms), history.num_steps)
-        total = pulls.astype(float)
-    exact = isinstance(family, Bernoulli) and policy.keeps_statistics
-    nodes = policy.table_nodes(history.num_steps) if isinstance(family, Bernoulli) else None
-    sizes = table_sizes(pulls, total) if exact else np.full(pulls.shape, history.num_steps)
-    order = np.argsort(sizes, axis=1, kind="stable")
-    shapes = [tuple(row) for row in np.sort(sizes, axis=1).tolist()]
-    most = MOST_STATES if nodes is None else TABLE_STATES
-    few = [exact and math.prod(shape) <= most for shape in shapes]
-    shared = iter(share_shapes([shape for shape, fits in zip(shapes, few, strict=True) if fits]))
-    rows = int(np.max(sizes))  # of the particles' tables, the same for all
-    routes = [Route(next(shared), nodes, None) if fits else Route(None, nodes, rows) for fits in few]
-    return routes, jnp.asarray(order, jnp.int32)
-
-
-@partial(compiled, static=("chunks", "route", "number", "max_rounds"))
+@partial(compiled, static=("chunks", "route", "number", "max_rounds", "hierarchical"))
 def _fit_chunks(
     policy: Any,
     family: Any,
@@ -132,26 +78,51 @@ def _fit_chunks(
     route: Route,
     number: int,
     max_rounds: int,
-) -> OneParameterFit:
+    hierarchical: bool,
+) -> BoundedFit:
     @sequential_vmap  # a choice between two programs stays one
-    def one(key: Any, log: History, order: Int[Array, " arms"]) -> OneParameterFit:
+    def one(key: Any, log: History, order: Int[Array, " arms"]) -> BoundedFit:
         record = record_of(log)
         given = policy_of(policy, log)
         confidence = jnp.asarray(level, log.rewards.dtype)
+        fit_exactly, fit_particles = (
+            (_posterior_exactly, _posterior_particles) if hierarchical else (_fit_exactly, _fit_particles)
+        )
         if route.shape is not None:
-            return _fit_exactly(given, family, record, confidence, Grid(shape=route.shape, order=order), route)
-        return _fit_particles(key, given, family, record, confidence, route, number, max_rounds)
+            return fit_exactly(given, family, record, confidence, Grid(shape=route.shape, order=order), route)
+        return fit_particles(key, given, family, record, confidence, route, number, max_rounds)
 
     return chunks.map(lambda trial: one(*trial), (keys, history, order))
 
 
-def _fit_exactly(policy: Any, family: Any, record: Record, level: Array, grid: Grid, route: Route) -> OneParameterFit:
+def _fit_exactly(policy: Any, family: Any, record: Record, level: Array, grid: Grid, route: Route) -> BoundedFit:
     """One set of sums with their probabilities serves every mean."""
     edges, mean = edges_of(family, record), (record.total + 0.5) / (record.count + 1)
     samples = as_samples(*count_paths(policy, record, mean, grid, route.nodes), record, grid)
     best = maximise_likelihood(limited(samples, edges), edges, longest=float("inf"))
     at = SearchState(family.natural(mean), jnp.zeros_like(mean), best)
     return _on_mean_scale(family, record, edges, at, samples, level, jnp.ones((), jnp.int32))
+
+
+def _posterior_exactly(policy: Any, family: Any, record: Record, level: Array, grid: Grid, route: Route) -> BoundedFit:
+    """One set of sums with their probabilities serves every mean here too."""
+    mean = (record.total + 0.5) / (record.count + 1)
+    samples = as_samples(*count_paths(policy, record, mean, grid, route.nodes), record, grid)
+    sample, prior = lambda _, none: (samples, none), ConjugatePrior(family)
+    fit = posterior_from_samples(sample, prior, record, mean, None, level, max_rounds=1, least=0.0)[0]
+    return fit._replace(newton=fit.newton._replace(move=jnp.zeros_like(mean)))
+
+
+def _posterior_particles(
+    key: Any, policy: Any, family: Any, record: Record, level: Array, route: Route, number: int, max_rounds: int
+) -> BoundedFit:
+    tables = None if route.nodes is None or route.rows is None else (route.rows, route.nodes)
+
+    def sample(mean: Array, none: None) -> tuple[Samples, None]:
+        return sample_particles(key, policy, family, record, mean, number, tables), none
+
+    start = shrunken_means(family, Summary(record.count, record.total / record.count, jnp.zeros_like(record.count)))
+    return posterior_from_samples(sample, ConjugatePrior(family), record, start, None, level, max_rounds)[0]
 
 
 class SearchState(NamedTuple):
@@ -164,7 +135,7 @@ class SearchState(NamedTuple):
 
 def _fit_particles(
     key: Any, policy: Any, family: Any, record: Record, level: Array, route: Route, number: int, max_rounds: int
-) -> OneParameterFit:
+) -> BoundedFit:
     """Particles, the maximum by their weights, and again from there where that was far."""
     edges, start = edges_of(family, record), _inside(family, record)
     tables = None if route.nodes is None or route.rows is None else (route.rows, route.nodes)
@@ -232,7 +203,7 @@ def _edge_interval(family: Any, samples: Samples, edges: Edges, at: SearchState,
 
 def _on_mean_scale(
     family: Any, record: Record, edges: Edges, at: SearchState, samples: Samples, level: Float[Array, ""], rounds: Int[Array, ""]
-) -> OneParameterFit:
+) -> BoundedFit:
     """By the delta method; an arm at an end of the range has the standard error that its interval would have been made of."""
     best = at.best
     mean = mean_at(family, at.natural + best.tilt, edges)
@@ -254,4 +225,4 @@ def _on_mean_scale(
         rounds=rounds,
         log_normaliser=log_probability(family, record, best, mean, family.from_natural(at.natural)),
     )
-    return OneParameterFit(newton=newton, ends=ends, at_edge=edges.either)
+    return BoundedFit(newton=newton, ends=ends, at_edge=edges.either)

@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.conditional_mle.chain_samples import ChainSummary
 from jaxbias.estimators.conditional_mle.contrastive_divergence import Fit
-from jaxbias.estimators.conditional_mle.newton import NEAR, NewtonFit
-from jaxbias.estimators.conditional_mle.one_parameter import OneParameterFit
+from jaxbias.estimators.conditional_mle.newton import NEAR, BoundedFit, NewtonFit
 from jaxbias.estimators.estimate import Estimate, Status, first_status
 from jaxbias.estimators.intervals import wald
 from jaxbias.estimators.sigma import Spread, first_doubt, sigma_figures, sigma_of_arm
@@ -75,7 +74,7 @@ def from_divergence(fit: Fit, covariance: Array, level: float) -> Estimate:
 
 
 @partial(compiled, static=("level",))
-def from_one_parameter(fit: OneParameterFit, level: float) -> Estimate:
+def from_bounded(fit: BoundedFit, level: float) -> Estimate:
     """With the intervals of the fit. An estimate at the edge of the range is reliable, and its status says where it is."""
     estimate = from_newton(fit.newton, level)
     status = jnp.where(fit.at_edge & estimate.converged, jnp.int32(Status.AT_EDGE), estimate.status)

@@ -6,6 +6,10 @@ information I there, in the parameters eta in which the statistics are linear,
     d eta = I^-1 (d S - Cov[S, score of the settings | arms] . d settings)
 
 The expectation given the arms does not depend on the rewards. The covariance is from one set of samples at the maximum.
+
+With a prior, the posterior is in proportion to exp(eta . S), so that the derivative of its mean in S is its covariance with eta,
+which takes the place of I^-1. It is as near as the posterior's own approximation, within 15% for eight pulls. The derivative in
+the settings would be of first order in the spread of the posterior only, and is refused.
 """
 
 import dataclasses
@@ -21,9 +25,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import Frame, compiled, split_numbers
 from jaxbias._core.settings import as_float, is_concrete
 from jaxbias.estimators.conditional_mle.checks import LogProblem
-from jaxbias.estimators.conditional_mle.newton import NewtonFit
+from jaxbias.estimators.conditional_mle.newton import BoundedFit, NewtonFit
 from jaxbias.estimators.conditional_mle.normal_rewards import PATHS_AT_ONCE
-from jaxbias.estimators.conditional_mle.one_parameter import OneParameterFit
 from jaxbias.estimators.conditional_mle.samples_at import STATES_AT_ONCE, Way, choose_way, setting_scores
 from jaxbias.estimators.estimate import Estimate, moves_with_shift, shift_exactly, with_derivative
 from jaxbias.estimators.sigma import figures_of, sigma_of_arm, spread_of_each
@@ -55,7 +58,7 @@ def of_newton(fit: NewtonFit, family: Any, history: History) -> Sensitivity:
 
 
 @compiled
-def of_one_parameter(fit: OneParameterFit, family: Any, history: History) -> Sensitivity:
+def of_one_parameter(fit: BoundedFit, family: Any, history: History) -> Sensitivity:
     """The natural parameters move with the sums, the means with them by their variance; an arm at an end of the range not."""
     free, mean = ~fit.at_edge, fit.newton.mean
     slope = jnp.where(free, family.variance(jnp.where(free, mean, 0.5)), 1)
@@ -84,7 +87,13 @@ def _pulls(history: History, like: Array) -> Float[Array, "trials arms"]:
 
 
 def differentiable(
-    estimate: Estimate, keys: Any, problem: LogProblem, live: LogProblem, found: Sensitivity, num_paths: int
+    estimate: Estimate,
+    keys: Any,
+    problem: LogProblem,
+    live: LogProblem,
+    found: Sensitivity,
+    num_paths: int,
+    prior: str | None = None,
 ) -> Estimate:
     """The estimate with its derivatives, in `live`, the problem as the caller gave it."""
     jacobian = found.jacobian
@@ -98,17 +107,29 @@ def differentiable(
     chunks = split_logs(at_once // way.size, (keys, problem))
     numbers, frame = split_numbers((live.policy, live.family))
     chained = isinstance(problem.family, UnknownSigma) and not problem.policy.keeps_statistics
-    slopes = partial(_slopes, frame=frame, chunks=chunks, way=way, chained=chained)
+    refused = prior is not None
+    slopes = partial(_slopes, frame=frame, chunks=chunks, way=way, chained=chained, refused=refused)
     context = held((keys, problem.history, found))
     return with_derivative(estimate, figures_of(live.history, problem.family), numbers, slopes, context)
 
 
 def _slopes(
-    which: tuple[int, ...], numbers: list[Any], context: Any, *, frame: Frame, chunks: LogChunks, way: Way, chained: bool
+    which: tuple[int, ...],
+    numbers: list[Any],
+    context: Any,
+    *,
+    frame: Frame,
+    chunks: LogChunks,
+    way: Way,
+    chained: bool,
+    refused: bool,
 ) -> Array:
     if chained:
         remedy = "a derivative in its settings needs one that looks at pulls and sums only, or a known sigma"
         raise ArgumentError("policy", problem="is differentiated", remedy=remedy)
+    if refused:
+        remedy = "with a prior an estimate has a derivative in the rewards alone; prior=None has those in the settings"
+        raise ArgumentError("prior", problem="is given where settings are differentiated", remedy=remedy)
     keys, history, found = context
     scores = chunks.collect(setting_scores(numbers, keys, history, found.at, frame=frame, which=which, chunks=chunks, way=way))
     return -jnp.einsum("tij,tjs->tis", found.of_statistics, scores.covariance)

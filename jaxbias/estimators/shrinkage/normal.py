@@ -25,7 +25,7 @@ from jax.scipy.special import betainc, ndtr
 from jaxtyping import Array, Float
 
 from jaxbias._core.search import bracket
-from jaxbias.estimators.shrinkage.posterior import Arms, Posterior, Summary, log_grid, normalise
+from jaxbias.estimators.shrinkage.posterior import Arms, Posterior, Summary, log_grid, normalise, uniform_shrinkage
 
 REACH = 12  # of the grid beyond the scales of the problem, in log A: what is left out has a weight of e^-12
 FEW_NODES, NODES_BY_ROOT_ARM = 96, 24  # the integrand is narrow where there are many arms: its width is sqrt(2 / arms)
@@ -89,7 +89,7 @@ def normal_posterior(summary: Summary, variances: Variances) -> Posterior:
         assert variances.freedom is not None
         log_weight -= variances.freedom[0] / 2 * jnp.log(squares + variances.squares)
         scale = (squares + variances.squares) / variances.freedom[0]
-    log_weight += place - 2 * jnp.log1p(jnp.exp(place))  # the uniform shrinkage prior, as a density of log A
+    log_weight += uniform_shrinkage(place)
     shrinks = variance[None] * precision
     mean = origin + off[None] - shrinks * (off[None] - centre[:, None])
     spread = (between[:, None] * shrinks + jnp.square(shrinks) / together[:, None]) * scale[:, None]

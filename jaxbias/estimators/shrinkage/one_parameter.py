@@ -22,7 +22,7 @@ from jaxbias.estimators.conjugate import (
     posterior_variance,
     to_line,
 )
-from jaxbias.estimators.shrinkage.posterior import Posterior, Summary, log_grid, normalise
+from jaxbias.estimators.shrinkage.posterior import Posterior, Summary, log_grid, normalise, uniform_shrinkage
 from jaxbias.rewards import BaseFamily, Bernoulli, Exponential
 
 REACH = 12  # of the grid beyond the scales of the problem, in log M: what is left out has a weight of e^-12
@@ -42,21 +42,31 @@ def conjugate_posterior(family: BaseFamily, summary: Summary) -> Posterior:
     size = max(FEW_NODES, math.ceil(NODES_BY_ROOT_ARM * math.sqrt(pulls.shape[0])))
     place = log_grid(-REACH - jnp.log(jnp.maximum(typical, 1)), jnp.full_like(typical, REACH), size)
     worth = typical * jnp.exp(place)  # M at each node
-    prior = place - 2 * jnp.log1p(jnp.exp(place))  # the uniform shrinkage prior, as a density of log M
 
     def given(worth: Float[Array, ""]) -> tuple[Array, Array]:
         """The grid of m at one M, and the logarithm of the density there, in units of the spacing."""
-        line, spacing = _centre_grid(family, pulls, total, worth)
+        line, spacing = centre_grid(family, pulls, total, worth, CENTRE_NODES, CENTRE_REACH)
         centre = from_line(family, line)
-        arms = (centre[:, None], worth, pulls[None], total[None])
-        likelihood = log_evidence(family, *arms) + log_likelihood(family, centre[:, None], pulls[None], total[None])
-        jeffreys = 0 if isinstance(family, Exponential) else jnp.log(family.variance(centre)) / 2  # as a density on the line
-        return centre, jnp.sum(jnp.where(pulled[None], likelihood, 0), axis=1) + jeffreys + jnp.log(spacing)
+        return centre, log_marginal(family, pulls, total, centre, worth) + jnp.log(spacing)
 
     centre, log_weight = jax.vmap(given)(worth)
-    log_weight = (log_weight + prior[:, None]).ravel()
+    log_weight = (log_weight + uniform_shrinkage(place)[:, None]).ravel()
     centre, worth = centre.ravel(), jnp.repeat(worth, CENTRE_NODES)
     return _mixture(family, pulls, total, centre, worth, log_weight)
+
+
+def log_marginal(
+    family: BaseFamily,
+    pulls: Float[Array, " arms"],
+    total: Float[Array, " arms"],
+    centre: Float[Array, " nodes"],
+    worth: Float[Array, ""],
+) -> Float[Array, " nodes"]:
+    """The log-likelihood of m and M, the arms' means integrated out, with the prior of m as a density on the line."""
+    arms = (centre[:, None], worth, pulls[None], total[None])
+    likelihood = log_evidence(family, *arms) + log_likelihood(family, centre[:, None], pulls[None], total[None])
+    jeffreys = 0 if isinstance(family, Exponential) else jnp.log(family.variance(centre)) / 2
+    return jnp.sum(jnp.where((pulls > 0)[None], likelihood, 0), axis=1) + jeffreys
 
 
 def _mixture(family: BaseFamily, pulls: Any, total: Any, centre: Any, worth: Any, log_weight: Any) -> Posterior:
@@ -69,12 +79,15 @@ def _mixture(family: BaseFamily, pulls: Any, total: Any, centre: Any, worth: Any
         variance=posterior_variance(family, mean, after),
         kept=pulls[None] / after,
         centre=centre,
-        quantile=lambda share: _quantile(family, weight, mean, after, share),
+        quantile=lambda share: conjugate_quantile(family, weight, mean, after, share),
     )
 
 
-def _quantile(family: BaseFamily, weight: Any, mean: Any, after: Any, share: float) -> Float[Array, " arms"]:
-    """By a table of the distribution function on the line, from the density of each node there."""
+def conjugate_quantile(family: BaseFamily, weight: Any, mean: Any, after: Any, share: Any) -> Float[Array, " arms"]:
+    """Of a mixture of conjugate distributions with these means that are worth so many pulls `after` the log.
+
+    By a table of the distribution function on the line, from the density of each node there.
+    """
     middle, variance = line_moments(family, mean, after)
     average = jnp.tensordot(weight, middle, 1)
     spread = jnp.sqrt(jnp.tensordot(weight, variance + jnp.square(middle - average[None]), 1))
@@ -87,8 +100,13 @@ def _quantile(family: BaseFamily, weight: Any, mean: Any, after: Any, share: flo
     return from_line(family, place)
 
 
-def _centre_grid(
-    family: BaseFamily, pulls: Float[Array, " arms"], total: Float[Array, " arms"], worth: Float[Array, ""]
+def centre_grid(
+    family: BaseFamily,
+    pulls: Float[Array, " arms"],
+    total: Float[Array, " arms"],
+    worth: Float[Array, ""],
+    size: int,
+    reach: float,
 ) -> tuple[Float[Array, " nodes"], Float[Array, ""]]:
     """Nodes of m on the line around its estimate given M, a few standard deviations to both sides; and their spacing.
 
@@ -107,7 +125,7 @@ def _centre_grid(
     else:
         centre = successes / jnp.maximum(known, jnp.finfo(known.dtype).tiny) + 0.5 / jnp.maximum(jnp.sum(pulls), 1)
         information = known * centre
-    half = CENTRE_REACH / jnp.sqrt(information + 1 / WIDEST**2)
+    half = reach / jnp.sqrt(information + 1 / WIDEST**2)
     line = jax.lax.stop_gradient(to_line(family, centre))
     half = jax.lax.stop_gradient(half)
-    return line + half * jnp.linspace(-1, 1, CENTRE_NODES, dtype=half.dtype), 2 * half / (CENTRE_NODES - 1)
+    return line + half * jnp.linspace(-1, 1, size, dtype=half.dtype), 2 * half / (size - 1)

@@ -52,6 +52,11 @@ def log_grid(low: Float[Array, ""], high: Float[Array, ""], size: int) -> Float[
     return low + (high - low) * jnp.linspace(0, 1, size, dtype=low.dtype)
 
 
+def uniform_shrinkage(place: Float[Array, "*nodes"]) -> Float[Array, "*nodes"]:
+    """The log-density at log(A / v), or log(M / n), where the share v / (A + v) is uniform on (0, 1)."""
+    return place - 2 * jnp.log1p(jnp.exp(place))
+
+
 def normalise(log_weight: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
     """Weights that sum to one."""
     return jax.nn.softmax(log_weight)

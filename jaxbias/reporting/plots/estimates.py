@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 # Markers and colours that distinguish the methods, in the order of the registry. A new method gets the next ones.
-METHOD_MARKERS = ("o", "P", "v", "^", "D", "s", "p", "X", "h", "*", "d", "H", "<")
+METHOD_MARKERS = ("o", "P", "v", "^", "D", "s", "p", "X", "h", "*", "d", "H", "<", ">")
 METHOD_COLOURS = tuple(SERIES[place] for place in (1, 4, 3, 2, 5, 0, 7, 6, 8, 9, 10, 11))
 PITCH = (5.0, 11.0)  # points from one line to the next: at least, at most
 HEIGHT = 700  # points that the lines share, where they are many: what a page of paper has
