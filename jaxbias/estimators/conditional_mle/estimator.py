@@ -135,7 +135,7 @@ def conditional_posterior(
     out, and draws them together by as much as the likelihood leaves open. Where choices do not depend on rewards, this is the
     posterior of `shrinkage`. Given the spread it is taken for Normal, or conjugate, around its mode, with the curvature there.
 
-    The prior does not help where the arms leave the common level open too, as with very few successes; `shrinkage` is better there.
+    It does not help where the arms leave the common level open too, as with very few successes; `shrinkage` is better there.
 
     Arguments:
         key: a `jax.random.key`.
