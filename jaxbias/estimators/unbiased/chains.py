@@ -30,9 +30,15 @@ class Moves(NamedTuple):
     insertions: int
     couplings: int
 
+    @property
+    def evaluations(self) -> int:
+        """How often a round evaluates every choice; couplings are in windows of two widths."""
+        return self.exchanges + self.insertions + 2 * self.couplings
+
 
 WITH_NOISE = Moves(exchanges=4, insertions=6, couplings=1)
 WITHOUT_NOISE = Moves(exchanges=0, insertions=0, couplings=4)  # its choices leave only the last
+COSTLY = Moves(exchanges=0, insertions=1, couplings=0)  # what moves the most in one evaluation of every choice
 
 
 class Chain(NamedTuple):

@@ -19,7 +19,7 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.settings import is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.unbiased.chains import WITH_NOISE, WITHOUT_NOISE, Chain, Moves, run_chain
+from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Chain, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
 from jaxbias.estimators.unbiased.orders import Question, Setup
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
@@ -31,6 +31,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
+MOST_COSTLY_ROUNDS = 12 * MOST_ROUNDS  # a round of a costly policy has one evaluation of every choice, another's has twelve
 INTEGRALS = 80_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
@@ -98,10 +99,10 @@ def unbiased(
 
 
 def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
-    """Fewer for a policy whose probabilities are integrals."""
+    """Fewer for a policy whose probabilities are integrals: as many evaluations as take a minute."""
     cost = policy.log_prob_cost(history.num_arms)
     each = int(num_chains * history.num_steps * cost)
-    return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_ROUNDS))
+    return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
 
 
 def _check_opening(history: History) -> None:
@@ -227,6 +228,8 @@ def _ask(log: History, sigma: Array | None) -> Question:
 
 def _moves(policy: Any, logs: History) -> Moves:
     """Which moves the chains have: those of a policy with noise, unless a log shows that it has none."""
+    if policy.log_prob_cost(logs.num_arms) > 1:
+        return COSTLY
     if not is_concrete((policy, logs)):
         return WITH_NOISE
     first = jax.tree.map(lambda leaf: leaf[0], logs)

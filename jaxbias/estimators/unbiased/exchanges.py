@@ -1,11 +1,9 @@
 """Two steps of each window change places, and the other steps keep their arms: one evaluation of the policy at all steps."""
 
-import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from jaxbias.estimators.unbiased.orders import (
     Order,
