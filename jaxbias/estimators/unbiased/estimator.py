@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
 from jaxbias._core.errors import ArgumentError
@@ -31,7 +31,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
-MOST_COSTLY_ROUNDS = 12 * MOST_ROUNDS  # a round of a costly policy has one evaluation of every choice, another's has twelve
+MOST_COSTLY_ROUNDS = 4 * MOST_ROUNDS  # a round of a costly policy evaluates every choice three times, another's twelve
 INTEGRALS = 80_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
@@ -62,15 +62,18 @@ def unbiased(
             nothing.
         family: what the rewards are, where known. The estimate does not depend on it but for a `Normal` with its sigma, where
             the average is over all rewards with the same sums, and varies less. Otherwise it gives the variance of a reward;
-            without it the arm's sample variance does, which takes two pulls.
+            without it the arm's sample variance does, which takes two pulls: an arm with one pull then has its reward as the
+            estimate, no standard error and no interval (status `PULLED_ONCE`). `Normal(sigma=None)` shares a sigma over the arms
+            and gives it both.
         level: of the intervals.
-        num_chains, num_rounds: of the Markov chains, where they are needed; without them a thousand rounds, or for a policy whose
-            probabilities are integrals as many as take a minute.
+        num_chains, num_rounds: of the Markov chains, where they are needed; by default the rounds that take less than a minute
+            for a log of 1,000 steps and 10 arms.
         stop: the rule that ended the experiment, or could have.
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number. Diagnostics: `orders`, how many were enumerated, 0 with
-        chains; `effective_sample_size`, `r_hat`, `acceptance` and `monte_carlo_error` of the chains. Where chains are apart
+        chains; `effective_sample_size`, `r_hat`, `acceptance` and `monte_carlo_error` of the chains. An arm whose first reward
+        never changed in any chain has no effective samples and an infinite `r_hat`. Where chains are apart
         (status `CHAINS_APART`) the estimate is still unbiased and its standard error right, but longer chains would lower it.
 
     >>> import jax, jaxbias as jb
@@ -101,7 +104,7 @@ def unbiased(
 def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
     """Fewer for a policy whose probabilities are integrals: as many evaluations as take a minute."""
     cost = policy.log_prob_cost(history.num_arms)
-    each = int(num_chains * history.num_steps * cost)
+    each = int(num_chains * history.num_steps * cost * COSTLY.evaluations)
     return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
 
 
@@ -160,7 +163,7 @@ def _averages(keys: Any, logs: History, policy: Any, family: BaseFamily, stop: A
         chunks = split_logs(STEPS_AT_ONCE // (num_chains * logs.num_steps), (own_keys, some, policy, family))
         moves = _moves(policy, some)
         chains = chunks.collect(_run(own_keys, some, policy, family, stop, num_chains, num_rounds, sums_only, moves, chunks))
-        found.append(from_chains(chains))
+        found.append(from_chains(chains, _movable(some)))
     order = np.argsort(np.array(parts.few + parts.many), kind="stable")
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *found) if len(found) > 1 else found[0]
 
@@ -224,6 +227,15 @@ def _ask(log: History, sigma: Array | None) -> Question:
         opening=opening / jnp.maximum(jnp.sum(opening, axis=0), 1)[None],
         sigma=sigma,
     )
+
+
+@compiled
+def _movable(logs: History) -> Bool[Array, "trials arms"]:
+    """Whether an arm's opening is other in another order: it has rewards that differ, and more of them than its opening."""
+    own = logs.arms[..., None] == jnp.arange(logs.num_arms, dtype=logs.arms.dtype)[None, None]
+    rewards = logs.rewards[..., None]
+    differ = jnp.max(jnp.where(own, rewards, -jnp.inf), axis=1) > jnp.min(jnp.where(own, rewards, jnp.inf), axis=1)
+    return differ & (logs.statistics.pulls > _opening_pulls(logs).astype(jnp.int32))
 
 
 def _moves(policy: Any, logs: History) -> Moves:

@@ -1,6 +1,5 @@
 """Two steps of each window change places, and the other steps keep their arms: one evaluation of the policy at all steps."""
 
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray

@@ -11,7 +11,9 @@ import pytest
 import jaxbias as jb
 from jaxbias.bias import exact_distribution
 from jaxbias.estimators.unbiased import estimator
+from jaxbias.estimators.unbiased.chains import Chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, count_orders
+from jaxbias.estimators.unbiased.results import from_chains
 from tests.conftest import KINDS, POLICIES
 
 KEY = jax.random.key(1)
@@ -122,8 +124,22 @@ def test_estimates_stay_in_the_range_and_a_single_pull_is_no_evidence():
     known, unknown = jb.unbiased(KEY, log, jb.Greedy(), jb.Bernoulli()), jb.unbiased(KEY, log, jb.Greedy())
     assert np.all((known.lower >= 0) & (known.lower <= known.mean) & (known.mean <= known.upper) & (known.upper <= 1))
     assert int(known.status[1]) == jb.Status.AT_EDGE
-    assert int(unknown.status[1]) == jb.Status.TOO_FEW_PULLS
+    assert int(unknown.status[1]) == jb.Status.PULLED_ONCE
+    assert float(unknown.mean[1]) == 0.0
+    assert np.isnan(np.array([unknown.stderr[1], unknown.lower[1], unknown.upper[1]])).all()
+    shared = jb.unbiased(KEY, log, jb.Greedy(), jb.Normal(sigma=None))
+    np.testing.assert_allclose(shared.stderr[1], np.std([1.0, 1.0, 0.0, 1.0], ddof=1), rtol=1e-5)
     assert np.all(known.stderr > 0)
+
+
+def test_chains_that_never_move_are_not_taken_for_chains_that_agree():
+    """Without exchanges or simulations the first rewards stay: no effective samples, whatever the agreement."""
+    still = lambda values: jnp.broadcast_to(jnp.asarray(values), (1, 4, 2, 2))
+    chains = Chain(mean=still([1.0, 2.0]), variance=still([0.0, 0.0]), accepted=jnp.zeros((1, 4, 2)))
+    found = from_chains(chains, jnp.array([[True, False]]))
+    assert np.isinf(found.r_hat[0, 0])
+    assert float(found.effective_sample_size[0, 0]) == 0
+    assert float(found.r_hat[0, 1]) == 1  # one reward only: nothing can move
 
 
 @pytest.mark.slow
