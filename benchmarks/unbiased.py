@@ -26,8 +26,8 @@ def measure(cell: Cell, trials: int, chains: int, rounds: int, sums: bool) -> di
     problem = (jax.random.key(11), cell.policy, cell.family, cell.mean, cell.num_steps, trials)
     logs = jb.simulate(*problem, progress=False, **design)
     family = cell.family if sums or not isinstance(cell.family, jb.Normal) else None
-    settings = {"num_chains": chains, "num_rounds": rounds}
-    seconds, _, found = timed(lambda: jb.unbiased(jax.random.key(1), logs, cell.policy, family, **settings))
+    given = (jax.random.key(1), logs, cell.policy, family)
+    seconds, _, found = timed(lambda: jb.unbiased(*given, num_chains=chains, num_rounds=rounds))
     off = np.asarray(found.mean, np.float64) - cell.mean
     plain = np.asarray(logs.statistics.mean, np.float64) - cell.mean
     stderr = off.std(axis=0, ddof=1) / np.sqrt(trials)

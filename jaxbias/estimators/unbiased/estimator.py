@@ -32,7 +32,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
 MOST_COSTLY_ROUNDS = 4 * MOST_ROUNDS  # a round of a costly policy evaluates every choice three times, another's twelve
-INTEGRALS = 80_000_000  # log-probabilities in units of a closed form, in a minute on one core
+INTEGRALS = 50_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
 

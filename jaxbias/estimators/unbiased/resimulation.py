@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.unbiased.orders import (
@@ -23,39 +22,16 @@ from jaxbias.estimators.unbiased.orders import (
     Question,
     Setup,
     chosen_log_probs,
-    pick,
     statistics_around,
-    steps_of_arms,
     take,
     uniforms,
 )
+from jaxbias.estimators.unbiased.reordering import Windows, cut, reorder
 from jaxbias.policies import ArmStatistics, StatisticsPolicy
 
 NEW_NOISE = 0.2  # of the windows that are coupled; it changes nothing for a policy without noise
-FIRST = 0.6  # of the reorderings are of an arm's first reward in the window
-SMALLEST_ANGLE = 0.05  # of a rotation: as much of the new rewards
 TOWARDS_END = 0.75  # how much of a probability's distance from the one after the window is believed to pass with the next pull
 LARGEST_LOGIT = 15.0  # of a probability in an insertion
-
-
-class Windows(NamedTuple):
-    """Windows of one width, as rows; the first and the last may run over the ends of the log.
-
-    Fields:
-        step, inside: (rows, width), the step of each place, clipped, and whether there is one.
-        row, column: (steps,), the place of each step.
-        start, end: (rows,), the first step of each row, and the one after its last.
-        before, after: pulls and sums at the start and the end of each row.
-    """
-
-    step: Int[Array, "rows width"]
-    inside: Bool[Array, "rows width"]
-    row: Int[Array, " steps"]
-    column: Int[Array, " steps"]
-    start: Int[Array, " rows"]
-    end: Int[Array, " rows"]
-    before: ArmStatistics
-    after: ArmStatistics
 
 
 class Proposal(NamedTuple):
@@ -72,12 +48,12 @@ def insert(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, wi
     """One insertion in each window of this width, accepted or not; also the share of steps in windows that were accepted."""
     keys = jax.random.split(key, 4)
     around = statistics_around(question, order)
-    windows = _cut(keys[0], order.arms.shape[0], width, around)
+    windows = cut(keys[0], order.arms.shape[0], width, around)
     arm = jax.random.randint(jax.random.fold_in(keys[1], 0), windows.start.shape, 0, len(question.pulls), jnp.int32)
     which = arm[:, None] == jnp.arange(len(question.pulls), dtype=jnp.int32)[None]
-    rewards = _reorder(keys[1], question, order, windows, around, which)
+    rewards = reorder(keys[1], question, order, windows, around, which)
     proposal = Proposal(rewards=rewards, chance=jax.random.uniform(keys[2], windows.step.shape, rewards.dtype))
-    towards = _logit(jax.vmap(setup.policy.log_probs)(windows.after), arm)
+    towards = _logit(_log_probs_after(setup, windows), arm)
     decide = _Insertion(arm=arm, missing=windows.after.pulls, towards=towards, rest=_rest(order, windows, arm))
     found, share, valid = _follow(setup, question, order, windows, proposal, decide)
     old_share = _old_shares(question, order, windows, arm, around, towards)
@@ -92,86 +68,19 @@ def couple(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, wi
     """One coupling in each window of this width, accepted or not; also the share of steps in windows that were accepted."""
     keys = jax.random.split(key, 4)
     around = statistics_around(question, order)
-    windows = _cut(keys[0], order.arms.shape[0], width, around)
+    windows = cut(keys[0], order.arms.shape[0], width, around)
     num_arms = len(question.pulls)
     renews, how_many = uniforms(keys[1], 2, len(windows.start), order.rewards.dtype)
     share = jnp.exp(-how_many * math.log(num_arms))  # of the arms: from one to all
     renews = renews < NEW_NOISE
     chance = jax.random.uniform(jax.random.fold_in(keys[2], 0), (len(share), num_arms), share.dtype)
     which = (chance < share[:, None]) & ~renews[:, None]
-    rewards = _reorder(keys[2], question, order, windows, around, which)
+    rewards = reorder(keys[2], question, order, windows, around, which)
     noise = _noise(keys[3], order, renews[windows.row])
     proposal = Proposal(rewards=rewards, chance=noise[windows.step])
     found, _, valid = _follow(setup, question, order, windows, proposal, None)
     accepted = valid[windows.row]
     return take(accepted, found, order), jnp.mean(accepted.astype(rewards.dtype))
-
-
-def _cut(key: PRNGKeyArray, num_steps: int, width: int, around: ArmStatistics) -> Windows:
-    """The log in rows, from a random shift; as one row where the width is all of it."""
-    whole = width >= num_steps
-    rows = 1 if whole else math.ceil(num_steps / width) + 1
-    shift = jnp.int32(0) if whole else jax.random.randint(key, (), 0, width, jnp.int32) - width
-    place = shift + jnp.arange(rows * width, dtype=jnp.int32).reshape(rows, width)
-    start = jnp.clip(place[:, 0], 0, num_steps)
-    end = jnp.clip(place[:, 0] + width, 0, num_steps)
-    steps = jnp.arange(num_steps, dtype=jnp.int32) - shift
-    at = lambda step: jax.tree.map(lambda leaf: leaf[step], around)
-    return Windows(
-        step=jnp.clip(place, 0, num_steps - 1),
-        inside=(place >= 0) & (place < num_steps),
-        row=steps // width,
-        column=steps % width,
-        start=start,
-        end=end,
-        before=at(start),
-        after=at(end),
-    )
-
-
-def _reorder(
-    key: PRNGKeyArray,
-    question: Question,
-    order: Order,
-    windows: Windows,
-    around: ArmStatistics,
-    which: Bool[Array, "rows arms"],
-) -> Float[Array, " steps"]:
-    """All rewards arm after arm, with those of some arms in some rows reordered."""
-    steps = steps_of_arms(question, order.arms, around.pulls[:-1])
-    rewards = order.rewards[steps]
-    if question.sigma is None:
-        return _swap(key, question, rewards, windows, which)
-    return _rotate(key, question, rewards, windows.row[steps], which)
-
-
-def _swap(key: PRNGKeyArray, question: Question, rewards: Array, windows: Windows, which: Array) -> Float[Array, " steps"]:
-    """Two rewards of each such arm change places; which ones does not depend on the state."""
-    kind, one, other = jax.random.uniform(key, (3, *which.shape), rewards.dtype)
-    earlier = windows.before.pulls
-    size = windows.after.pulls - earlier
-    begin = question.offset[None] + earlier
-    one, other = begin + jnp.where(kind < FIRST, 0, pick(one, size)), begin + pick(other, size)
-    one, other = (jnp.where(which & (size > 1), place, len(rewards)).ravel() for place in (one, other))  # else nowhere
-    values = rewards.at[one].get(mode="clip"), rewards.at[other].get(mode="clip")
-    return rewards.at[one].set(values[1], mode="drop").at[other].set(values[0], mode="drop")
-
-
-def _rotate(key: PRNGKeyArray, question: Question, rewards: Array, row: Array, which: Array) -> Float[Array, " steps"]:
-    """The rewards of each such arm turned towards others with the same sum: their distribution given the sum stays as it is."""
-    draw, turn = jax.random.split(key)
-    num_arms = len(question.pulls)
-    arm = jnp.repeat(jnp.arange(num_arms), question.pulls, total_repeat_length=len(rewards))
-    group = row * num_arms + arm
-    sums = lambda values: jax.ops.segment_sum(values, group, num_segments=which.size)
-    size = jnp.maximum(sums(jnp.ones_like(rewards)), 1)
-    average = (sums(rewards) / size)[group]
-    drawn = jnp.asarray(question.sigma)[arm] * jax.random.normal(draw, rewards.shape, rewards.dtype)
-    drawn = drawn - (sums(drawn) / size)[group]
-    scale = jax.random.uniform(turn, (which.size,), rewards.dtype)[group]
-    angle = np.pi / 2 * jnp.exp(scale * math.log(SMALLEST_ANGLE))
-    turned = average + jnp.cos(angle) * (rewards - average) + jnp.sin(angle) * drawn
-    return jnp.where(which.ravel()[group], turned, rewards)
 
 
 def _noise(key: PRNGKeyArray, order: Order, renews: Bool[Array, " steps"]) -> Float[Array, "steps arms"]:
@@ -215,6 +124,13 @@ def _insertion_logit(logit: Array, towards: Array, missing: Int[Array, "*any"], 
     tilt = TOWARDS_END * jnp.clip(logit - towards, -LARGEST_LOGIT, LARGEST_LOGIT)
     inner = tilt + one(missing) - one(left - missing)
     return jnp.where(missing <= 0, -jnp.inf, jnp.where(missing >= left, jnp.inf, inner))
+
+
+def _log_probs_after(setup: Setup, windows: Windows) -> Float[Array, "rows arms"]:
+    """Of the policy after each row; equal ones where its state is more than pulls and sums, as that changes with the order."""
+    if setup.policy.keeps_statistics:
+        return jax.vmap(setup.policy.log_probs)(windows.after)
+    return jnp.full(windows.after.total.shape, -math.log(windows.after.total.shape[1]), windows.after.total.dtype)
 
 
 def _log_share(logit: Array, inserted: Bool[Array, "*any"]) -> Array:
@@ -267,7 +183,7 @@ def _follow(
 
 def _follow_row(
     setup: Setup, question: Question, stack: Array, before: ArmStatistics, after: Array, insertion: Any, by_place: Any
-):
+) -> Any:
     """One row, from the pulls and sums before it; of a policy with a state of its own, the whole log."""
     policy, offset, counts = setup.policy, question.offset, setup.policy.keeps_statistics
 
@@ -297,7 +213,8 @@ def _follow_row(
     state = before if counts else jax.tree.map(jnp.asarray, policy.init(len(question.pulls)))
     held = jnp.zeros(question.pulls.shape, stack.dtype)
     start = (state, None if counts else before, held, jnp.int32(0), jnp.zeros_like(held[0]), jnp.ones((), bool))
-    (state, statistics, _, _, share, valid), found = jax.lax.scan(place, start, by_place)
+    ends: Any = jax.lax.scan(place, start, by_place)
+    (state, statistics, _, _, share, valid), found = ends
     return found, share, valid & jnp.all((state if counts else statistics).pulls == after)
 
 

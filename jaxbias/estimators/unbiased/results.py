@@ -75,14 +75,15 @@ def to_estimate(
 
     For orders in equilibrium, as all of these are, this is the variance of the average over them, whether they were all or a few:
     the expected square of the opening's distance from the mean is the sum of the two. It is not less than that of as many
-    independent rewards.
+    independent rewards, with the Monte Carlo error.
 
     An arm with one pull has that reward as its estimate, in every order. Its error is the standard deviation of one reward: a
-    family with a variance or a sigma shared by the arms gives it. Otherwise there is no interval, and the status is `PULLED_ONCE`.
+    family with a variance or a sigma shared by the arms gives it. Otherwise there is no interval; the status is `PULLED_ONCE`.
     """
     pulls, mean = logs.statistics.pulls, averages.mean
     reward, freedom = _reward_variance(logs, family, mean)
-    least = reward / jnp.maximum(pulls, 1).astype(reward.dtype)
+    error = jnp.where(jnp.isfinite(averages.monte_carlo_error), averages.monte_carlo_error, 0)
+    least = reward / jnp.maximum(pulls, 1).astype(reward.dtype) + jnp.square(error)
     stderr = jnp.sqrt(jnp.maximum(reward / jnp.maximum(opening, 1) - averages.variance, least))
     mean, stderr = (jnp.where(pulls > 0, values, jnp.nan) for values in (mean, stderr))
     lower, upper = bounded_interval(family, mean, stderr, level)

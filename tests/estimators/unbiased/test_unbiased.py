@@ -72,7 +72,7 @@ def test_orders():
         assert one_arms[:2].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("name", ["greedy", "epsilon-greedy-noisy"])
+@pytest.mark.parametrize("name", ["greedy", "epsilon-greedy-noisy", pytest.param("exp3", marks=pytest.mark.slow)])
 def test_chains_agree_with_the_enumeration(name, monkeypatch):
     """Rewards that are all different, so that orders are; with a stopping rule that rules some of them out."""
     policy, rule = POLICIES[name], jb.StopAtMean(threshold=1.2, arm=0, first=4)
