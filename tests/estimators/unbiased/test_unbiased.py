@@ -93,17 +93,17 @@ def test_chains_agree_with_the_enumeration(name, monkeypatch):
 
 
 def test_insertions_alone_agree_with_the_enumeration(monkeypatch):
-    """A log whose arms alternate, so that the ratio of an insertion matters: without it, the estimate is off by 30 errors."""
-    policy = jb.EpsilonGreedy(epsilon=0.2)
-    log = jb.simulate(jax.random.key(1), policy, jb.Normal(), [0.5, 0.0], num_steps=10, progress=False)
-    assert log.statistics.pulls.tolist() == [8, 2]
+    """A log whose arms alternate, so that the ratio of an insertion matters: with half of it, the estimate is off by 10 errors."""
+    policy = jb.Greedy(tau=0.3)
+    log = jb.simulate(jax.random.key(3), policy, jb.Normal(), [0.3, 0.2], num_steps=9, progress=False)
+    assert log.statistics.pulls.tolist() == [5, 4]
     monkeypatch.setattr(estimator, "MOST_ORDERS", 10**6)
     exact = jb.unbiased(KEY, log, policy)
     monkeypatch.setattr(estimator, "MOST_ORDERS", 0)
     monkeypatch.setattr(estimator, "WITH_NOISE", Moves(exchanges=0, insertions=1, couplings=0))
-    chains = jb.unbiased(KEY, log, policy, num_chains=128, num_rounds=300)
+    chains = jb.unbiased(KEY, log, policy, num_chains=256, num_rounds=600)
     error = np.asarray(chains.diagnostics["monte_carlo_error"])
-    assert np.max(error) < 0.02
+    assert np.max(error) < 0.03
     assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
 
 
