@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.jit import compiled
-from jaxbias.likelihood import Seen, selection_log_probs, statistics_before
+from jaxbias.likelihood import Seen, over_steps, selection_log_probs, statistics_before
+from jaxbias.policies import ArmStatistics, complete_policy
 
 ORDERS_AT_ONCE = 1024  # replayed together; one size, so that they are compiled once
 
@@ -56,6 +57,8 @@ def log_weights(
 ) -> Float[np.ndarray, " orders"]:
     """The log-probability of each order's choices, with the forced steps of each; minus infinity for one that would have stopped
     early."""
+    if complete_policy(policy).keeps_statistics and stop is None:
+        return _by_states(policy, arms, rewards, forced, num_arms, seen, dtype)
     batch = None if seen is None else tuple(seen.tolist())
     found = []
     for start in range(0, len(arms), ORDERS_AT_ONCE):
@@ -64,6 +67,32 @@ def log_weights(
         some = (jnp.asarray(padded[0], jnp.int32), jnp.asarray(padded[1], dtype), jnp.asarray(padded[2]))
         found.append(np.asarray(_replay(policy, stop, *some, num_arms, batch))[: len(part[0])])
     return np.concatenate(found).astype(np.float64)
+
+
+def _by_states(
+    policy: Any, arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray, num_arms: int, seen: Seen, dtype: Any
+) -> Float[np.ndarray, " orders"]:
+    """Of a policy that looks at pulls and sums only: each of these is evaluated once, however many orders pass through it."""
+    chosen = arms[..., None] == np.arange(num_arms)
+    before = [np.cumsum(values, axis=1) - values for values in (chosen.astype(int), np.where(chosen, rewards[..., None], 0.0))]
+    steps = np.arange(arms.shape[1]) if seen is None else seen
+    states, place = np.unique(np.concatenate(before, axis=-1)[:, steps][~forced], axis=0, return_inverse=True)
+    if len(states) == 0:
+        return np.zeros(len(arms))
+    found = []
+    for start in range(0, len(states), ORDERS_AT_ONCE):
+        part = states[start : start + ORDERS_AT_ONCE]
+        padded = np.resize(part, (ORDERS_AT_ONCE, part.shape[1]))
+        some = ArmStatistics(pulls=jnp.asarray(padded[:, :num_arms], jnp.int32), total=jnp.asarray(padded[:, num_arms:], dtype))
+        found.append(np.asarray(_log_probs(policy, some), np.float64)[: len(part)])
+    log_probs = np.zeros(arms.shape)
+    log_probs[~forced] = np.concatenate(found)[place.ravel(), arms[~forced]]
+    return log_probs.sum(axis=1)
+
+
+@compiled
+def _log_probs(policy: Any, states: ArmStatistics) -> Array:
+    return over_steps(policy.log_probs, states)
 
 
 @partial(compiled, static=("num_arms", "seen"))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
 from jaxbias._core.errors import ArgumentError
@@ -19,17 +19,20 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.settings import is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.unbiased.chains import Chain, Question, run_chain
+from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Chain, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
+from jaxbias.estimators.unbiased.orders import Question, Setup
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
 from jaxbias.history import History, check_unit_rewards, check_whole
+from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal
 from jaxbias.stopping import StoppingRule, check_stop
 
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
-FEWEST_ROUNDS, MOST_ROUNDS = 20, 1000  # of the chains: the most by default
-INTEGRALS = 80_000_000  # log-probabilities in units of a closed form, in a minute on one core
+FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
+MOST_COSTLY_ROUNDS = 4 * MOST_ROUNDS  # a round of a costly policy evaluates every choice three times, another's twelve
+INTEGRALS = 50_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
 
@@ -40,7 +43,7 @@ def unbiased(
     family: Family | None = None,
     *,
     level: float = 0.95,
-    num_chains: int = 32,
+    num_chains: int = 8,
     num_rounds: int | None = None,
     stop: StoppingRule | None = None,
 ) -> Estimate:
@@ -59,15 +62,18 @@ def unbiased(
             nothing.
         family: what the rewards are, where known. The estimate does not depend on it but for a `Normal` with its sigma, where
             the average is over all rewards with the same sums, and varies less. Otherwise it gives the variance of a reward;
-            without it the arm's sample variance does, which takes two pulls.
+            without it the arm's sample variance does, which takes two pulls: an arm with one pull then has its reward as the
+            estimate, no standard error and no interval (status `PULLED_ONCE`). `Normal(sigma=None)` shares a sigma over the arms
+            and gives it both.
         level: of the intervals.
-        num_chains, num_rounds: of the Markov chains, where they are needed; without them a thousand rounds, or for a policy whose
-            probabilities are integrals as many as take a minute.
+        num_chains, num_rounds: of the Markov chains, where they are needed; by default the rounds that take less than a minute
+            for a log of 1,000 steps and 10 arms.
         stop: the rule that ended the experiment, or could have.
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number. Diagnostics: `orders`, how many were enumerated, 0 with
-        chains; `effective_sample_size`, `r_hat`, `acceptance` and `monte_carlo_error` of the chains. Where chains are apart
+        chains; `effective_sample_size`, `r_hat`, `acceptance` and `monte_carlo_error` of the chains. An arm whose first reward
+        never changed in any chain has no effective samples and an infinite `r_hat`. Where chains are apart
         (status `CHAINS_APART`) the estimate is still unbiased and its standard error right, but longer chains would lower it.
 
     >>> import jax, jaxbias as jb
@@ -96,10 +102,10 @@ def unbiased(
 
 
 def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
-    """Fewer for a policy whose probabilities are integrals."""
+    """Fewer for a policy whose probabilities are integrals: as many evaluations as take a minute."""
     cost = policy.log_prob_cost(history.num_arms)
-    each = int(num_chains * history.num_steps * cost)
-    return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_ROUNDS))
+    each = int(num_chains * history.num_steps * cost * COSTLY.evaluations)
+    return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
 
 
 def _check_opening(history: History) -> None:
@@ -155,8 +161,9 @@ def _averages(keys: Any, logs: History, policy: Any, family: BaseFamily, stop: A
         if parts.few:
             some, own_keys = jax.tree.map(lambda leaf: leaf[np.array(parts.many)], (logs, keys))
         chunks = split_logs(STEPS_AT_ONCE // (num_chains * logs.num_steps), (own_keys, some, policy, family))
-        chains = chunks.collect(_run(own_keys, some, policy, family, stop, num_chains, num_rounds, sums_only, chunks))
-        found.append(from_chains(chains))
+        moves = _moves(policy, some)
+        chains = chunks.collect(_run(own_keys, some, policy, family, stop, num_chains, num_rounds, sums_only, moves, chunks))
+        found.append(from_chains(chains, _movable(some)))
     order = np.argsort(np.array(parts.few + parts.many), kind="stable")
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *found) if len(found) > 1 else found[0]
 
@@ -179,7 +186,7 @@ def _enumerate(logs: History, policy: Any, stop: Any) -> Averages:
     return Averages(mean, variance, none, jnp.ones_like(mean), exact, jnp.ones_like(mean[:, 0]), jnp.asarray(sizes, jnp.int32))
 
 
-@partial(compiled, static=("num_chains", "num_rounds", "sums_only", "chunks"))
+@partial(compiled, static=("num_chains", "num_rounds", "sums_only", "moves", "chunks"))
 def _run(
     keys: Any,
     logs: History,
@@ -189,34 +196,54 @@ def _run(
     num_chains: int,
     num_rounds: int,
     sums_only: bool,
+    moves: Moves,
     chunks: LogChunks,
 ) -> Chain:
-    prepared = policy.for_steps(logs.num_steps)
+    setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.seen_steps)
 
     def one(trial: tuple[Any, History]) -> Chain:
         key, log = trial
-        question, rewards = _ask(log)
-        sigma = jnp.sqrt(family.variance(jnp.zeros(log.num_arms, rewards.dtype))) if sums_only else None
-        run = lambda own: run_chain(own, prepared, stop, question, rewards, num_rounds, sigma)
+        sigma = jnp.sqrt(family.variance(jnp.zeros(log.num_arms, log.rewards.dtype))) if sums_only else None
+        question = _ask(log, sigma)
+        run = lambda own: run_chain(own, setup, question, num_rounds, moves)
         return jax.vmap(run)(jax.random.split(key, num_chains))
 
     return chunks.map(one, (keys, logs))
 
 
-def _ask(log: History) -> tuple[Question, Float[Array, " steps"]]:
-    """One log as the chains want it: its rewards arm after arm."""
-    pulls, seen = log.statistics.pulls, log.seen_steps
-    order = jnp.argsort(log.arms, stable=True)
-    steps = _opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
-    share = steps / jnp.maximum(jnp.sum(steps, axis=0), 1)[None]
-    first = np.ones(log.num_steps, bool) if seen is None else seen == np.arange(log.num_steps)
-    question = Question(
-        pulls=pulls,
-        offset=jnp.cumsum(pulls) - pulls,
+def _ask(log: History, sigma: Array | None) -> Question:
+    """One log as the chains want it."""
+    seen, steps = log.seen_steps, np.arange(log.num_steps)
+    opening = _opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
+    return Question(
+        pulls=log.statistics.pulls,
+        total=log.statistics.total,
         arms=log.arms,
+        rewards=log.rewards,
         forced=log.forced,
-        first=jnp.asarray(first),
+        first=jnp.asarray(np.ones(log.num_steps, bool) if seen is None else seen == steps),
         looks=rule_looks(log.forced, seen),
-        opening=share[order].T,  # the opening is where an arm's rewards begin, so that it stays where it is
+        begins=jnp.asarray(steps if seen is None else seen, jnp.int32),
+        opening=opening / jnp.maximum(jnp.sum(opening, axis=0), 1)[None],
+        sigma=sigma,
     )
-    return question, log.rewards[order]
+
+
+@compiled
+def _movable(logs: History) -> Bool[Array, "trials arms"]:
+    """Whether an arm's opening is other in another order: it has rewards that differ, and more of them than its opening."""
+    own = logs.arms[..., None] == jnp.arange(logs.num_arms, dtype=logs.arms.dtype)[None, None]
+    rewards = logs.rewards[..., None]
+    differ = jnp.max(jnp.where(own, rewards, -jnp.inf), axis=1) > jnp.min(jnp.where(own, rewards, jnp.inf), axis=1)
+    return differ & (logs.statistics.pulls > _opening_pulls(logs).astype(jnp.int32))
+
+
+def _moves(policy: Any, logs: History) -> Moves:
+    """Which moves the chains have: those of a policy with noise, unless a log shows that it has none."""
+    if policy.log_prob_cost(logs.num_arms) > 1:
+        return COSTLY
+    if not is_concrete((policy, logs)):
+        return WITH_NOISE
+    first = jax.tree.map(lambda leaf: leaf[0], logs)
+    log_probs = np.asarray(replayed_log_probs(policy, first))
+    return WITH_NOISE if is_random(log_probs[~np.asarray(first.forced)]) else WITHOUT_NOISE

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.estimate import Estimate, Status, first_status
@@ -14,7 +14,7 @@ from jaxbias.estimators.unbiased.chains import Chain
 from jaxbias.history import History
 from jaxbias.rewards import BaseFamily, UnknownSigma
 
-LARGEST_R_HAT = 1.1  # between the halves of all chains, of which each starts at the log; beyond it they have not mixed
+LARGEST_R_HAT = 1.05  # between the halves of all chains, of which each starts at the log; beyond it they have not mixed
 FEWEST_SAMPLES = 50.0  # effective ones
 
 
@@ -39,8 +39,12 @@ class Averages(NamedTuple):
 
 
 @compiled
-def from_chains(chains: Chain) -> Averages:
-    """From the halves of all chains, (trials, chains, 2, arms): as if each half were a chain."""
+def from_chains(chains: Chain, movable: Bool[Array, "trials arms"]) -> Averages:
+    """From the halves of all chains, (trials, chains, 2, arms): as if each half were a chain.
+
+    An arm that could move, as its rewards differ, and did not in any chain has no effective sample: its average is the log's own
+    opening, which says nothing about how far the average over all orders is from it.
+    """
     halves = chains.mean.reshape(chains.mean.shape[0], -1, chains.mean.shape[-1])
     number = halves.shape[1]
     mean = jnp.mean(halves, axis=1)
@@ -51,12 +55,13 @@ def from_chains(chains: Chain) -> Averages:
     r_hat = jnp.sqrt(1 + between / jnp.where(moved, within, 1))
     variance = within + jnp.var(halves, axis=1)
     size = jnp.where(moved & (between > 0), variance / jnp.where(between > 0, jnp.square(error), 1), jnp.inf)
+    stuck = movable & ~moved & jnp.isfinite(mean)
     return Averages(
         mean=mean,
         variance=jnp.where(moved, variance, 0),
-        monte_carlo_error=error,
-        r_hat=jnp.where(moved, r_hat, 1),
-        effective_sample_size=size,
+        monte_carlo_error=jnp.where(stuck, jnp.inf, error),
+        r_hat=jnp.where(moved, r_hat, jnp.where(stuck, jnp.inf, 1)),
+        effective_sample_size=jnp.where(stuck, 0, size),
         acceptance=jnp.mean(chains.accepted, axis=(1, 2)),
         orders=jnp.zeros(mean.shape[0], jnp.int32),
     )
@@ -70,11 +75,15 @@ def to_estimate(
 
     For orders in equilibrium, as all of these are, this is the variance of the average over them, whether they were all or a few:
     the expected square of the opening's distance from the mean is the sum of the two. It is not less than that of as many
-    independent rewards.
+    independent rewards, with the Monte Carlo error.
+
+    An arm with one pull has that reward as its estimate, in every order. Its error is the standard deviation of one reward: a
+    family with a variance or a sigma shared by the arms gives it. Otherwise there is no interval; the status is `PULLED_ONCE`.
     """
     pulls, mean = logs.statistics.pulls, averages.mean
     reward, freedom = _reward_variance(logs, family, mean)
-    least = reward / jnp.maximum(pulls, 1).astype(reward.dtype)
+    error = jnp.where(jnp.isfinite(averages.monte_carlo_error), averages.monte_carlo_error, 0)
+    least = reward / jnp.maximum(pulls, 1).astype(reward.dtype) + jnp.square(error)
     stderr = jnp.sqrt(jnp.maximum(reward / jnp.maximum(opening, 1) - averages.variance, least))
     mean, stderr = (jnp.where(pulls > 0, values, jnp.nan) for values in (mean, stderr))
     lower, upper = bounded_interval(family, mean, stderr, level)
@@ -86,6 +95,7 @@ def to_estimate(
         {
             Status.NEVER_PULLED: pulls == 0,
             Status.NOT_FINITE: jnp.isnan(mean),  # the policy cannot give this log
+            Status.PULLED_ONCE: jnp.isnan(stderr) & (pulls == 1),
             Status.TOO_FEW_PULLS: jnp.isnan(stderr),
             Status.NO_SPREAD: ~(stderr > 0),
             Status.CHAINS_APART: apart,
