@@ -181,7 +181,7 @@ def _is_one_row_each(frame: Any, alone: bool) -> bool:
         return alone and not frame["arm"].duplicated().any()
     cells = frame[["arm", period]]
     shared = cells[period].map(cells[period].value_counts()) > 1
-    return not cells.duplicated().any() and float(shared.mean()) > 0.5  # noqa: PLR2004  (most)
+    return not cells.duplicated().any() and float(shared.mean()) > 0.5
 
 
 def check_counts_options(counts: bool | None, first: int | None, batch_by: str | None) -> None:

@@ -18,6 +18,7 @@ from jaxbias._core.settings import FINITE, POSITIVE, is_zero, setting, settings
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.beta_tables import BetaTables, nodes_for, start_tables
 from jaxbias.policies.noise import TAU, choice_log_probs, choose, is_static_tau, tau_at
+from jaxbias.policies.win_shares import beta_win_probs, normal_win_probs
 from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
 
 
@@ -62,6 +63,14 @@ class Thompson(StatisticsPolicy):
     def log_prob_cost(self, num_arms: int) -> float:
         """An integral with a number of nodes, and of curves at each, that grow with the arms; two arms have a closed form."""
         return 1.0 if num_arms < 3 else float(num_arms**2)
+
+    def choice_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """Without noise by one sum over nodes that all arms share."""
+        return normal_win_probs(*self.posterior(state)) if is_zero(self.tau) else super().choice_probs(state)
+
+    def choice_cost(self, num_arms: int) -> float:
+        """Drawing is fast: measured with 4 arms, 5 microseconds against 0.1; with noise in the draws, 50."""
+        return 50.0 if is_zero(self.tau) else 30.0 * num_arms**2
 
     def draw(self, key: PRNGKeyArray, state: ArmStatistics) -> Float[Array, " arms"]:
         """What the posterior of every arm gives, before any noise."""
@@ -131,6 +140,15 @@ class BetaThompson(StatisticsPolicy):
     def log_prob_cost(self, num_arms: int) -> float:
         """An integral whose curves are incomplete beta functions, which take four times as long as the Normal's."""
         return 4.0 * num_arms**2
+
+    def choice_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
+        """By one sum over nodes that all arms share."""
+        return beta_win_probs(*self.posterior(state))
+
+    def choice_cost(self, num_arms: int) -> float:
+        """Both grow with the arms alike: measured with 4 arms, 8 microseconds against 1."""
+        del num_arms
+        return 8.0
 
     def table_nodes(self, most_pulls: int) -> int:
         """How many nodes `tables` needs for so many pulls of one arm."""

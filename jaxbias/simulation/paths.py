@@ -11,6 +11,7 @@ from jaxbias._core.settings import settings
 from jaxbias.history import History
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
 from jaxbias.rewards import Family, at_arm, complete_family
+from jaxbias.simulation.batches import can_batch, run_batches
 from jaxbias.simulation.steps import (
     ONE_BY_ONE,
     Batching,
@@ -128,11 +129,18 @@ def simulate_paths(
     squares: bool = False,
     steps: bool = False,
 ) -> Paths:
-    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards and all steps."""
+    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards and all steps.
+
+    With all steps the paths are other ones than without: batches are drawn as a whole where nobody asks for their steps.
+    """
     completed, squared = complete_family(family), None
     problem = Problem(policy=complete_policy(policy), family=completed, mean=mean, stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
-    if completed.has_variance and squares:
+    if not steps and completed.has_variance and can_batch(problem, design.batching, mean.shape[0], squares):
+        known = (design.batching, design.arms, design.forced)
+        statistics, squared = run_batches(problem, words, *known, squares_around=mean if squares else None)
+        history = None
+    elif completed.has_variance and squares:
         sigma = jnp.sqrt(completed.variance(mean))
         problem = problem._replace(policy=Squared(policy=problem.policy, mean=mean, sigma=sigma))
         (_, squared), statistics, history = _follow(problem, words, design, steps)
@@ -165,6 +173,10 @@ def simulate_sums(
     """Paths that each have their own means; the squares, of Normal rewards, are around the means that are given for it."""
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=means[0], stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
+    if can_batch(problem, design.batching, means.shape[1], squares_around is not None):
+        known = (design.batching, design.arms, design.forced)
+        statistics, squares = run_batches(problem, words, *known, means, squares_around)
+        return PathSums(pulls=statistics.pulls, total=statistics.total, squares=squares)
     if squares_around is None:
         _, statistics, _ = _follow(problem, words, design, means=means)
         return PathSums(pulls=statistics.pulls, total=statistics.total)
@@ -211,7 +223,7 @@ class Steps(NamedTuple):
 
 
 def simulate_steps(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design) -> Steps:
-    """The same paths as those of `simulate_paths`, step by step."""
+    """The same paths as those of `simulate_paths` with all steps."""
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=mean, stop=design.stop)
     history = _follow(problem.for_steps(design.arms.shape[0]), words, design, record=True)[2]
     assert history is not None
