@@ -2,9 +2,9 @@
 
 `winning.py` has log-probabilities that are right for the smallest of them, as a likelihood needs them. A simulation draws from
 them, so that an error far below its Monte Carlo error does not matter. All arms share one set of nodes, which are close together
-around the leader, the arm whose lower end is the largest, and farther apart with the distance from it: an arm that is far from the
-leader and can still win has a wide posterior. The density of each arm at the nodes, summed from above, is its distribution
-function. Where sin^2 x is a Beta(a, b) variable, x is nearly Normal with standard deviation 1 / (2 sqrt(a + b)), whatever its mean.
+around the leader, the arm whose lower end is the largest, and farther apart with the distance from it: an arm that is far from
+the leader and can still win has a wide posterior. The density of each arm at the nodes, summed from above, is its distribution
+function. Where sin^2 x is a Beta(a, b) variable, x is nearly Normal with standard deviation 1 / (2 sqrt(a + b)).
 """
 
 import math
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxbias._core.binomial import stirling_error
+from jaxbias._core.layout import materialize
 
 NODES = 128  # a quarter of a standard deviation apart at the leader, a third of one of an arm far from it
 REACH = 6.5  # standard deviations that the nodes cover: what is beyond has a probability of 1e-10
@@ -70,7 +71,9 @@ def _nodes(
     start, end = jnp.arcsinh((lowest - centre) / unit), jnp.arcsinh((highest - centre) / unit)
     apart = (end - start) / (NODES - 1)
     place = start + apart * jnp.arange(NODES, dtype=jnp.float32)
-    return centre + unit * jnp.sinh(place), unit * jnp.cosh(place) * apart
+    grown = jnp.exp(place) / 2
+    shrunk = 1 / (4 * grown)
+    return centre + unit * (grown - shrunk), unit * (grown + shrunk) * apart  # sinh and cosh
 
 
 def _density(
@@ -83,12 +86,23 @@ def _density(
     count = first + second
     log_constant = 0.5 * jnp.log(2 * first * second / (count * jnp.pi))
     log_constant += stirling_error(count) - stirling_error(first) - stirling_error(second)
-    sine, cosine, of_middle, beside = jnp.sin(nodes), jnp.cos(nodes), jnp.sqrt(share), jnp.sqrt(1 - share)
+    # Without the barrier XLA computes the constants of an arm anew at every node.
+    sine, cosine = _sine_and_cosine(nodes)
+    log_constant, of_middle, beside = materialize((log_constant, jnp.sqrt(share), jnp.sqrt(1 - share)))
     across, along = sine[None] * beside[:, None], cosine[None] * of_middle[:, None]
     off = (across - along) * (across + along)  # sin^2 of the node less the share
     above = first[:, None] * jnp.log1p(jnp.maximum(off / share[:, None], -1))
     under = second[:, None] * jnp.log1p(jnp.maximum(-off / (1 - share[:, None]), -1))
     return jnp.exp(log_constant[:, None] + above + under) / (sine * cosine)[None]
+
+
+def _sine_and_cosine(angle: Float[Array, " nodes"]) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
+    """From 0 to pi / 2, by Taylor's series, which has the digits of float32 there: a tenth of the time of XLA's own."""
+    square, sine, cosine = jnp.square(angle), jnp.zeros_like(angle), jnp.zeros_like(angle)
+    for power in range(12, -1, -2):
+        sine = (-1) ** (power // 2) / math.factorial(power + 1) + square * sine
+        cosine = (-1) ** (power // 2) / math.factorial(power) + square * cosine
+    return angle * sine, cosine
 
 
 def _gaps(values: Float[Array, "arms nodes"]) -> Float[Array, "arms gaps"]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.settings import settings
 from jaxbias.history import History
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
-from jaxbias.rewards import Family, at_arm, complete_family
+from jaxbias.rewards import Family, Normal, UnknownSigma, at_arm, complete_family
 from jaxbias.simulation.batches import can_batch, run_batches
 from jaxbias.simulation.steps import (
     ONE_BY_ONE,
@@ -22,6 +22,9 @@ from jaxbias.simulation.steps import (
     statistics_of,
 )
 from jaxbias.stopping import StoppingRule
+
+PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
+BATCHED_AT_ONCE = 2**11  # likewise where whole batches are drawn at once, which takes more memory for each path
 
 
 class Design(NamedTuple):
@@ -42,6 +45,15 @@ def design_of(history: History, stop: StoppingRule | None = None, num_steps: int
         sizes = (*sizes, *(max(sizes),) * whole, *((rest,) if rest else ()))
     batching = Batching(batch_sizes=sizes, allocation=history.allocation)
     return Design(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), batching, stop)
+
+
+def logs_at_once(policy: Policy, family: Family, history: History, num_paths: int) -> int:
+    """How many logs are simulated together: enough steps at once to hide the start of each, few enough for the cache."""
+    completed = complete_family(family)
+    family = Normal() if isinstance(completed, UnknownSigma) else completed
+    problem = Problem(policy=complete_policy(policy), family=family, mean=jnp.zeros(history.num_arms))
+    batching = Batching(batch_sizes=history.batch_sizes, allocation=history.allocation)
+    return (BATCHED_AT_ONCE if can_batch(problem, batching, history.num_arms) else PATHS_AT_ONCE) // num_paths
 
 
 def of_arms(leaf: Any, kept: Int[np.ndarray | Array, " kept"], num_arms: int) -> Any:
