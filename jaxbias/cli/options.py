@@ -104,7 +104,8 @@ def _reading_options(
     squares_column: _column_of("squares", "the sum of the squared rewards") = None,  # pyright: ignore
     period_column: _column_of("period", "the period: a number, a date or a label") = None,  # pyright: ignore
 ) -> dict[str, Any]:
-    return {name: value for name, value in locals().items() if value is not None}
+    used = {name: value for name, value in locals().items() if value is not None}
+    return {name: str(value) if isinstance(value, BatchBy) else value for name, value in used.items()}
 
 
 def with_reading_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -185,7 +185,7 @@ def _absent(file: str, header: Sequence[str], role: str, wanted: str) -> LogErro
     pulls = [*positions(header, "pulls"), *synonym_positions(header, "pulls")]
 
     def remedy(name: NameOf) -> str:
-        counts = f"if {quote(header[pulls[0]])} counts pulls, give {name('counts')}; " if pulls and role == "reward" else ""
+        counts = f"if {quote(header[pulls[0]])} counts pulls, give {name('counts')}, or " if pulls and role == "reward" else ""
         return f"{counts}choose one of them with {name(f'columns.{role}')}"
 
     return LogError(
