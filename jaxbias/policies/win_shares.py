@@ -8,8 +8,12 @@ function. Where sin^2 x is a Beta(a, b) variable, x is nearly Normal with standa
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxbias._core.binomial import stirling_error
@@ -26,14 +30,16 @@ def normal_win_probs(location: Float[Array, " arms"], scale: Float[Array, " arms
     """The probability that each Normal variable is the largest, as `beta_win_probs`.
 
     >>> import jax.numpy as jnp
-    >>> normal_win_probs(jnp.array([1.0, 0.0]), jnp.array([0.6, 0.8])).round(4).tolist()  # Phi(1)
+    >>> [round(float(p), 4) for p in normal_win_probs(jnp.array([1.0, 0.0]), jnp.array([0.6, 0.8]))]  # Phi(1)
     [0.8413, 0.1587]
     """
     middle, width = (location - jnp.max(location)).astype(jnp.float32), scale.astype(jnp.float32)
     nodes, weight = _nodes(middle, width, -jnp.inf, jnp.inf)
-    off = (nodes[None] - middle[:, None]) / width[:, None]
-    density = jnp.exp(-0.5 * jnp.square(off)) / (width[:, None] * math.sqrt(2 * math.pi))
-    return _win_probs(density * weight[None]).astype(location.dtype)
+
+    def density(node: tuple[Array, Array]) -> Float[Array, " arms"]:
+        return node[1] * jnp.exp(-0.5 * jnp.square((node[0] - middle) / width)) / (width * math.sqrt(2 * math.pi))
+
+    return _win_probs(density, (nodes, weight)).astype(location.dtype)
 
 
 def beta_win_probs(success: Float[Array, " arms"], failure: Float[Array, " arms"]) -> Float[Array, " arms"]:
@@ -42,22 +48,63 @@ def beta_win_probs(success: Float[Array, " arms"], failure: Float[Array, " arms"
         p_k = integral of density_k(x) prod over j != k of F_j(x) dx
 
     >>> import jax.numpy as jnp
-    >>> beta_win_probs(jnp.array([2.0, 1.0]), jnp.array([1.0, 2.0])).round(4).tolist()  # 5/6 by hand
+    >>> [round(float(p), 4) for p in beta_win_probs(jnp.array([2.0, 1.0]), jnp.array([1.0, 2.0]))]  # 5/6 by hand
     [0.8333, 0.1667]
     """
     first, second = success.astype(jnp.float32), failure.astype(jnp.float32)
     count = first + second
-    share = first / count
-    middle, scale = jnp.arcsin(jnp.sqrt(share)), 0.5 / jnp.sqrt(count)
-    nodes, weight = _nodes(middle, scale, 0.0, math.pi / 2)
-    nodes = jnp.clip(nodes, EDGE, math.pi / 2 - EDGE)
-    return _win_probs(_density(first, second, share, nodes) * weight[None]).astype(success.dtype)
+    share, rest = first / count, second / count
+    nodes, weight = _nodes(jnp.arcsin(jnp.sqrt(share)), 0.5 / jnp.sqrt(count), 0.0, math.pi / 2)
+    sine, cosine = _sine_and_cosine(jnp.clip(nodes, EDGE, math.pi / 2 - EDGE))
+    # The density of x, where sin^2 x is a Beta variable, by Loader's saddle-point form, in which nothing large cancels.
+    log_constant = 0.5 * jnp.log(2 * first * rest / jnp.pi)
+    log_constant += stirling_error(count) - stirling_error(first) - stirling_error(second)
+    of_share, of_rest, log_constant = materialize((jnp.sqrt(share), jnp.sqrt(rest), log_constant))
+
+    def density(node: tuple[Array, Array, Array]) -> Float[Array, " arms"]:
+        sine, cosine, weight = node
+        off = (sine * of_rest - cosine * of_share) * (sine * of_rest + cosine * of_share)  # sin^2 of the node less the share
+        above = first * jnp.log1p(jnp.maximum(off / share, -1))
+        under = second * jnp.log1p(jnp.maximum(-off / rest, -1))
+        return weight * jnp.exp(log_constant + above + under)
+
+    return _win_probs(density, (sine, cosine, weight / (sine * cosine))).astype(success.dtype)
 
 
-def _win_probs(density: Float[Array, "arms nodes"]) -> Float[Array, " arms"]:
-    below = jnp.clip(1 - _sums_above(density), 0, 1)
-    won = jnp.maximum(jnp.sum(_gaps(density * _product_of_others(below)), axis=1), 0)
+def _win_probs(density: Callable[[Any], Float[Array, " arms"]], nodes: Any) -> Float[Array, " arms"]:
+    """From the last node to the first: what is above each node, and what each arm wins there.
+
+    A gap between two nodes is integrated by the cubic through the four nodes around it, so that a node is done when the density
+    at the one below it is known.
+    """
+    at = lambda place: density(jax.tree.map(lambda leaf: leaf[place], nodes))
+    last, before = at(NODES - 1), at(NODES - 2)
+    start = (before, last, 2 * last - before, jnp.zeros_like(last), _WEIGHTS[-1] * last)
+
+    def down(state: Any, node: Any) -> tuple[Any, None]:
+        *values, weight = node
+        return _done(state, density(tuple(values)), weight), None
+
+    lower = jax.tree.map(lambda leaf: leaf[: NODES - 2], nodes)
+    state, _ = jax.lax.scan(down, start, (*lower, jnp.asarray(_WEIGHTS[1:-1])), reverse=True)
+    won = _done(state, 2 * state[0] - state[1], _WEIGHTS[0])[-1]
+    won = jnp.maximum(won, 0)
     return won / jnp.sum(won)
+
+
+def _done(state: Any, below: Float[Array, " arms"], weight: Any) -> Any:
+    """The state after a node is done, given the density at the node below it."""
+    here, above, far, sums, won = state
+    sums = sums + (13 * (here + above) - below - far) / 24
+    won = won + weight * here * _product_of_others(jnp.clip(1 - sums, 0, 1))
+    return below, here, above, sums, won
+
+
+def _end_weights() -> np.ndarray:
+    """What each node counts for in the sum over all gaps, with straight lines beyond the two ends."""
+    wide = np.eye(NODES)
+    wide = np.concatenate([2 * wide[:1] - wide[1:2], wide, 2 * wide[-1:] - wide[-2:-1]])
+    return ((13 * (wide[1:-2] + wide[2:-1]) - wide[:-3] - wide[3:]) / 24).sum(axis=0).astype(np.float32)
 
 
 def _nodes(
@@ -76,26 +123,6 @@ def _nodes(
     return centre + unit * (grown - shrunk), unit * (grown + shrunk) * apart  # sinh and cosh
 
 
-def _density(
-    first: Float[Array, " arms"],
-    second: Float[Array, " arms"],
-    share: Float[Array, " arms"],
-    nodes: Float[Array, " nodes"],
-) -> Float[Array, "arms nodes"]:
-    """Of x, where sin^2 x is a Beta variable: by Loader's saddle-point form, in which nothing large cancels."""
-    count = first + second
-    log_constant = 0.5 * jnp.log(2 * first * second / (count * jnp.pi))
-    log_constant += stirling_error(count) - stirling_error(first) - stirling_error(second)
-    # Without the barrier XLA computes the constants of an arm anew at every node.
-    sine, cosine = _sine_and_cosine(nodes)
-    log_constant, of_middle, beside = materialize((log_constant, jnp.sqrt(share), jnp.sqrt(1 - share)))
-    across, along = sine[None] * beside[:, None], cosine[None] * of_middle[:, None]
-    off = (across - along) * (across + along)  # sin^2 of the node less the share
-    above = first[:, None] * jnp.log1p(jnp.maximum(off / share[:, None], -1))
-    under = second[:, None] * jnp.log1p(jnp.maximum(-off / (1 - share[:, None]), -1))
-    return jnp.exp(log_constant[:, None] + above + under) / (sine * cosine)[None]
-
-
 def _sine_and_cosine(angle: Float[Array, " nodes"]) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
     """From 0 to pi / 2, by Taylor's series, which has the digits of float32 there: a tenth of the time of XLA's own."""
     square, sine, cosine = jnp.square(angle), jnp.zeros_like(angle), jnp.zeros_like(angle)
@@ -105,28 +132,17 @@ def _sine_and_cosine(angle: Float[Array, " nodes"]) -> tuple[Float[Array, " node
     return angle * sine, cosine
 
 
-def _gaps(values: Float[Array, "arms nodes"]) -> Float[Array, "arms gaps"]:
-    """The integral between neighbouring nodes, by the cubic through the four nodes around each gap."""
-    before = 2 * values[:, :1] - values[:, 1:2]
-    after = 2 * values[:, -1:] - values[:, -2:-1]
-    wide = jnp.concatenate([before, values, after], axis=1)
-    return (13 * (wide[:, 1:-2] + wide[:, 2:-1]) - wide[:, :-3] - wide[:, 3:]) / 24
-
-
-def _sums_above(density: Float[Array, "arms nodes"]) -> Float[Array, "arms nodes"]:
-    """The integral from each node to the last."""
-    sums = jnp.cumsum(_gaps(density)[:, ::-1], axis=1)[:, ::-1]
-    return jnp.concatenate([sums, jnp.zeros_like(sums[:, :1])], axis=1)
-
-
-def _product_of_others(values: Float[Array, "arms nodes"]) -> Float[Array, "arms nodes"]:
+def _product_of_others(values: Float[Array, " arms"]) -> Float[Array, " arms"]:
     """For each arm the product over the other arms, without dividing."""
-    one, number = jnp.ones_like(values[0]), values.shape[0]
+    one, number = jnp.ones_like(values[:1]), values.shape[0]
     if number > MOST_UNROLLED:
-        left = jnp.cumprod(jnp.concatenate([one[None], values[:-1]]), axis=0)
-        return left * jnp.cumprod(jnp.concatenate([one[None], values[:0:-1]]), axis=0)[::-1]
-    left, right = [one], [one]
+        left = jnp.cumprod(jnp.concatenate([one, values[:-1]]))
+        return left * jnp.cumprod(jnp.concatenate([one, values[:0:-1]]))[::-1]
+    left, right = [one[0]], [one[0]]
     for arm in range(number - 1):
         left.append(left[-1] * values[arm])
         right.append(right[-1] * values[number - 1 - arm])
     return jnp.stack([below * above for below, above in zip(left, right[::-1], strict=True)])
+
+
+_WEIGHTS = _end_weights()
