@@ -48,9 +48,11 @@ def read_counts(columns: Columns, decimal: str, arms: list[str] | None) -> Count
     shape = (int(which.max()) + 1, len(labels))
     place = lambda values: _cells(shape, which, numbers, values)
     by_row = read_forced(columns)
+    is_binary = "successes" in columns.frame
     history = History.from_counts(
         place(pulls),
-        **{"successes" if "successes" in columns.frame else "total": place(sums)},
+        None if is_binary else place(sums),
+        successes=place(sums) if is_binary else None,
         squares=None if squares is None else place(squares),
         forced=None if by_row is None else _forced_periods(columns, which, by_row),
     )

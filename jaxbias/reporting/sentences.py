@@ -69,7 +69,7 @@ def _impossible_sentence(analysis: Analysis, fit: PolicyFit, name: str) -> str:
 def _period(analysis: Analysis, step: int) -> str:
     """What the period of a step is called."""
     sizes, names = analysis.log.history.batch_sizes, analysis.log.periods
-    number = int(np.searchsorted(np.cumsum(sizes), step, side="right"))
+    number = int(np.searchsorted(np.cumsum(sizes or ()), step, side="right"))
     return f"period {quote(names[number])}" if names is not None else f"period {count(number + 1)}"
 
 

@@ -115,13 +115,18 @@ def _one_batch(problem: Problem, allocation: str, around: Array | None, words: A
         chosen = multinomial(choice, batch.free, policy.choice_probs(state).astype(mean.dtype))
     pulls = batch.forced + chosen
     total = family.sample_sum(reward_key, mean, pulls)
-    squares = None if around is None else sums.squares + _squares(square_key, family, mean, around, pulls, total)
+    squares = (
+        None
+        if around is None or sums.squares is None
+        else sums.squares + _squares(square_key, family, mean, around, pulls, total)
+    )
     after = Sums(pulls=sums.pulls + pulls, total=sums.total + total, squares=squares, stopped=sums.stopped)
-    if stop is None:
+    if stop is None or sums.stopped is None:
         return after
-    kept: Sums = jax.tree.map(lambda new, old: jnp.where(sums.stopped, old, new), after, sums)
+    stopped = sums.stopped
+    kept: Sums = jax.tree.map(lambda new, old: jnp.where(stopped, old, new), after, sums)
     stops = stop(ArmStatistics(pulls=kept.pulls.astype(jnp.int32), total=kept.total))
-    return kept._replace(stopped=sums.stopped | jnp.asarray(stops))
+    return kept._replace(stopped=stopped | jnp.asarray(stops))
 
 
 def _squares(

@@ -50,7 +50,7 @@ def plot_running_means(
     check_one_log(np.shape(history.arms), "history", "arms")
     chosen, rewards = np.asarray(history.arms), np.asarray(history.rewards, np.float64)
     pulls = np.bincount(chosen, minlength=history.num_arms)
-    ends = None if history.order_known else np.cumsum(history.batch_sizes)  # of counts, only what was there after a period
+    ends = None if history.order_known else np.cumsum(history.batch_sizes or ())  # of counts, only what was there after a period
     names, (arms, left_out) = short_names(labels, history.num_arms), foremost(pulls)
     looks = _looks(arms, pulls)
     with drawing():
