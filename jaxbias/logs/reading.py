@@ -104,7 +104,8 @@ def read_log(
     if counts:
         return _log_of_counts(choose_trial(found, trial), decimal, labels, name)
     found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
-    return _make_log(refuse_counts(found, decimal), decimal, labels, name, batch_by)
+    found = found if counts is False else refuse_counts(found, decimal)
+    return _make_log(found, decimal, labels, name, batch_by)
 
 
 def _log_of_counts(columns: Columns, decimal: str, labels: list[str] | None, name: str) -> Log:
