@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.errors import ArgumentError, refuse_first
+from jaxbias._core.expanding import check_counts, expand_counts
 from jaxbias._core.settings import as_float, evaluate, is_concrete
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
@@ -22,7 +23,7 @@ NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integra
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths"),
-    meta_fields=("num_arms", "batch_sizes", "allocation"),
+    meta_fields=("num_arms", "batch_sizes", "allocation", "order_known", "squares_known"),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class History:
@@ -41,6 +42,9 @@ class History:
             batches before it, and not its own. The same in every trial, and known before compilation.
         allocation: how a batch was shared out: "independent", each choice on its own, or "shares", as many pulls of each arm as
             its share of the batch, rounded up or down.
+        order_known: whether the steps of a batch are in their order, each with its own reward. False where they were made from
+            counts: then their sums and squares are right and a method that needs more refuses them.
+        squares_known: False where the counts had no sums of squares either, so that the rewards do not show how much they vary.
 
     >>> import jax.numpy as jnp
     >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
@@ -57,6 +61,56 @@ class History:
     lengths: Any = None
     batch_sizes: tuple[int, ...] | None = None
     allocation: str = "independent"
+    order_known: bool = True
+    squares_known: bool = True
+
+    @classmethod
+    def from_counts(
+        cls,
+        pulls: Any,
+        total: Any = None,
+        *,
+        successes: Any = None,
+        squares: Any = None,
+        forced: Any = None,
+        allocation: str = "independent",
+    ) -> "History":
+        """A history from what each arm got in each period: a batch, whose choices have seen the periods before it.
+
+        Its rows have the same sums and squares in each period. Every estimator that needs no more gives what it gives for the
+        single pulls; the others refuse.
+
+        Arguments:
+            pulls: (periods, arms), or (arms,) for one period, in which nothing can have been adaptive.
+            total: the sums of the rewards, in the same shape; or `successes`, where every reward is 0 or 1.
+            successes: how many rewards were 1.
+            squares: the sums of the squared rewards; without them, and without successes, sigma must be known.
+            forced: (periods,), True where the arms were not chosen by the policy; without it, the first period.
+            allocation: how a period was shared out, as in `History`.
+
+        >>> history = History.from_counts([[50, 50], [20, 80]], successes=[[5, 9], [2, 15]])
+        >>> history.statistics.pulls.tolist(), history.statistics.total.tolist(), history.batch_sizes
+        ([70, 130], [7.0, 24.0], (100, 100))
+        """
+        counts = check_counts(pulls, total, successes, squares)
+        arms, rewards, sizes = expand_counts(counts)
+        by_step = None
+        if forced is not None:
+            given = np.asarray(forced)
+            if given.shape != counts.pulls.shape[:1] or given.dtype != bool:
+                allowed = f"True or False for each of {len(counts.pulls)} periods"
+                raise ArgumentError("forced", given, allowed, problem=f"has shape {given.shape} and type {given.dtype}")
+            by_step = np.repeat(given[counts.pulls.sum(axis=1) > 0], sizes)
+        return cls(
+            arms=arms,
+            rewards=rewards,
+            num_arms=counts.pulls.shape[1],
+            forced=by_step,
+            batch_sizes=sizes,
+            allocation=allocation,
+            order_known=False,
+            squares_known=counts.binary or counts.squares is not None,
+        )
 
     @property
     def num_steps(self) -> int:
@@ -167,6 +221,8 @@ def check_history(history: History) -> History:
         lengths=history.lengths,
         batch_sizes=history.batch_sizes,
         allocation=history.allocation,
+        order_known=history.order_known,
+        squares_known=history.squares_known,
     )
     if history.lengths is None or arms.ndim == 2 or not is_concrete(history.lengths):
         return checked
@@ -178,6 +234,20 @@ def check_whole(history: History, method: str) -> None:
     if history.lengths is not None:
         allowed = f"one of them for {method}, history.trial(0)"
         raise ArgumentError("history", history, allowed, problem="has trials that a rule stopped early")
+
+
+def check_order(history: History, method: str) -> None:
+    """Refuses a history made from counts, for a method that needs single rewards or their order."""
+    if not history.order_known:
+        allowed = f"one pull a row for {method}, which needs single rewards in their order"
+        raise ArgumentError("history", history, allowed, problem="has counts")
+
+
+def check_squares(history: History, method: str) -> None:
+    """Refuses counts without sums of squares, for a method that needs to see how much the rewards vary."""
+    if not history.squares_known:
+        allowed = f"with sums of squares, or successes, for {method}, which needs to see how much the rewards vary"
+        raise ArgumentError("history", history, allowed, problem="has counts without sums of squares")
 
 
 def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
@@ -202,8 +272,14 @@ def _check_batches(history: History, num_steps: int) -> None:
 
 
 def check_unit_rewards(history: History, policy: Any) -> None:
-    """Refuses rewards outside 0 to 1 for a policy that counts them as successes and failures."""
+    """Refuses rewards outside 0 to 1 for a policy that counts them as successes and failures; of counts, the means."""
     if complete_policy(policy).unit_rewards and is_concrete(history.rewards):
+        if not history.order_known:
+            mean = np.asarray(evaluate(lambda history: history.statistics.mean, history))
+            allowed = f"counts of rewards from 0 to 1 for {policy_name(policy)}"
+            if not ((mean >= 0) & (mean <= 1)).all():
+                raise ArgumentError("history", history, allowed, problem="has an arm whose mean is outside 0 to 1")
+            return
         outside = ~((np.asarray(history.rewards) >= 0) & (np.asarray(history.rewards) <= 1))
         refuse_first("history.rewards", outside, history.rewards, f"from 0 to 1 for {policy_name(policy)}")
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logit, xlogy
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from jaxbias._core.binomial import binomial
 from jaxbias._core.derivatives import held
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import normal
@@ -74,9 +75,21 @@ class BaseFamily:
         """The mean at which `pulls` rewards are all at the lower end of the range with probability `chance`."""
         raise TypeError(f"{type(self).__name__} has no mean at which {pulls} rewards at one end have chance {chance}")
 
+    def sample_sum(
+        self, key: PRNGKeyArray, mean: Float[Array, "*shape"], count: Float[Array, "*shape"]
+    ) -> Float[Array, "*shape"]:
+        """The sum of `count` rewards of each mean, drawn at once; 0 where the count is 0."""
+        raise TypeError(f"{type(self).__name__} has no sum of {count} rewards of {mean} with {key}")
+
     def brings(self, *names: str) -> bool:
         """Whether it has methods of these names of its own."""
         return all(getattr(type(self), name) is not getattr(BaseFamily, name) for name in names)
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether sums of rewards can be drawn at once; not where a subclass draws its rewards in another way."""
+        owner = lambda name: next(one for one in type(self).__mro__ if name in vars(one))
+        return self.brings("sample_sum") and owner("sample_sum") is owner("sample")
 
     @property
     def has_variance(self) -> bool:
@@ -177,6 +190,13 @@ class Normal(BaseFamily):
         sigma = jnp.asarray(self.sigma, mean.dtype)
         return mean + sigma * normal(key, jnp.shape(mean), mean.dtype)
 
+    def sample_sum(
+        self, key: PRNGKeyArray, mean: Float[Array, "*shape"], count: Float[Array, "*shape"]
+    ) -> Float[Array, "*shape"]:
+        """count mean + sqrt(count) sigma z."""
+        sigma = jnp.asarray(self.sigma, mean.dtype)
+        return count * mean + jnp.sqrt(count) * sigma * normal(key, jnp.shape(mean), mean.dtype)
+
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """-(reward - mean)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
         sigma = jnp.asarray(self.sigma, mean.dtype)
@@ -230,6 +250,12 @@ class Bernoulli(BaseFamily):
         """1 with probability mean."""
         return jax.random.bernoulli(key, mean).astype(mean.dtype)
 
+    def sample_sum(
+        self, key: PRNGKeyArray, mean: Float[Array, "*shape"], count: Float[Array, "*shape"]
+    ) -> Float[Array, "*shape"]:
+        """A binomial number of successes."""
+        return binomial(key, count, mean)
+
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """log mean where the reward is 1, log(1 - mean) where it is 0, minus infinity elsewhere.
 
@@ -275,6 +301,12 @@ class Poisson(BaseFamily):
         key = jax.random.wrap_key_data(words, impl="threefry2x32")
         return jax.random.poisson(key, mean).astype(mean.dtype)
 
+    def sample_sum(
+        self, key: PRNGKeyArray, mean: Float[Array, "*shape"], count: Float[Array, "*shape"]
+    ) -> Float[Array, "*shape"]:
+        """A Poisson number with mean count mean."""
+        return self.sample(key, count * mean)
+
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """reward log mean - mean - log reward!, minus infinity where the reward is no count."""
         possible = (reward >= 0) & (reward == jnp.floor(reward))
@@ -310,6 +342,13 @@ class Exponential(BaseFamily):
         """mean times a standard exponential variable, which is not rounded to 0."""
         least = float(jnp.finfo(mean.dtype).eps) / 4  # below it a draw is 0, one in 2^24 or 2^53
         return mean * jnp.maximum(jax.random.exponential(key, jnp.shape(mean), mean.dtype), least)
+
+    def sample_sum(
+        self, key: PRNGKeyArray, mean: Float[Array, "*shape"], count: Float[Array, "*shape"]
+    ) -> Float[Array, "*shape"]:
+        """mean times a Gamma(count) variable."""
+        drawn = jax.random.gamma(key, jnp.maximum(count, 1), jnp.shape(mean), mean.dtype)
+        return jnp.where(count > 0, mean * drawn, 0)
 
     def log_prob(self, reward: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """-reward / mean - log mean, minus infinity where the reward is not above 0."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxbias._core.errors import ArgumentError
 from jaxbias.analysis.best_arm import quantile_of
 from jaxbias.analysis.findings import Assumed, Assumption
 from jaxbias.estimators.compare import Comparison
@@ -21,6 +22,9 @@ def assume_family(history: History, policy: Any, family: Any) -> tuple[Any, tupl
         return complete_family(family) if isinstance(family, Normal) else family, ()
     rewards = np.asarray(history.rewards)
     takes_successes = policy is not None and complete_policy(policy).unit_rewards
+    if not history.squares_known and not takes_successes:
+        remedy = lambda name: f"name a column of successes if every reward is 0 or 1, or give {name('family')} and sigma"
+        raise ArgumentError("family", None, problem="is not given, and the counts have no sums of squares", remedy=remedy)
     if takes_successes or np.all((rewards == 0) | (rewards == 1)):
         return Bernoulli(), (Assumption(Assumed.BERNOULLI),)
     return UnknownSigma(), (Assumption(Assumed.NORMAL),)

@@ -19,7 +19,7 @@ from jaxbias.estimators.compare import apply_method, check_methods
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.registry import METHODS
 from jaxbias.estimators.sample_mean import squares_within
-from jaxbias.history import History, check_history
+from jaxbias.history import History, check_history, check_order
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family
 
@@ -66,6 +66,7 @@ def influence(
 
 def influence_of(estimate: Estimate, history: History, question: dict[str, Any]) -> Float[Array, "*trials arms steps"]:
     """The same of an estimate that is there already; `question` are the arguments that it was made with, but for the log."""
+    check_order(history, "influence")
     if estimate.method in SAMPLE_MEANS or "jacobian" in estimate.diagnostics:
         return _from_jacobian(estimate, check_history(history))
     return _by_reverse_mode(estimate.method, check_history(history), question)
@@ -115,8 +116,8 @@ def _by_reverse_mode(method: str, history: History, question: dict[str, Any]) ->
 
 
 def find_influence(estimate: Estimate, history: History, family: Family, policy: Any) -> Influence | None:
-    """The rows of one log that move the estimates most; None for too large a log, or where there is no derivative."""
-    if history.num_steps * history.num_arms > MOST_NUMBERS:
+    """The rows of one log that move the estimates most; None for counts, too large a log, or where there is no derivative."""
+    if history.num_steps * history.num_arms > MOST_NUMBERS or not history.order_known:
         return None
     if estimate.method not in SAMPLE_MEANS and "jacobian" not in estimate.diagnostics:
         return None

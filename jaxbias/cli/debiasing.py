@@ -16,7 +16,7 @@ from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
-from jaxbias.cli.options import Json, Seed, make_key, with_policy_options, with_stop_options
+from jaxbias.cli.options import Json, Seed, make_key, with_policy_options, with_reading_options, with_stop_options
 from jaxbias.estimators.registry import METHODS
 from jaxbias.examples import DEFAULT, list_examples, load_example
 from jaxbias.naming.building import settings_of
@@ -49,7 +49,7 @@ def _number_or_estimate(text: str) -> Any:
 HOLDS = {  # what each column holds, for the help
     "arm": "the arm",
     "reward": "the reward",
-    "batch": "the number of the batch",
+    "batch": "the batch: a number, a date or a label in order of time",
     "propensity": "the probability of the pulled arm",
     "time": "the time",
     "forced": "whether the pull was forced",
@@ -84,9 +84,11 @@ SigmaOrEstimate = Annotated[
 )
 @with_policy_options
 @with_stop_options
+@with_reading_options
 def debias(
     given: dict[str, Any],
     stopping: dict[str, Any],
+    reading: dict[str, Any],
     log: Annotated[
         str | None, typer.Argument(help="A CSV, TSV or Parquet file, plain or gzipped; - for standard input.", metavar="[LOG]")
     ] = None,
@@ -131,9 +133,11 @@ def debias(
 ) -> None:
     """Correct the sample means of a log, or without LOG those of an example."""
     options = locals()
-    columns = {role: options[f"{role}_column"] for role in COLUMNS if options[f"{role}_column"] is not None}
+    named = {role: options.get(f"{role}_column", reading.pop(f"{role}_column", None)) for role in COLUMNS}
+    columns = {role: name for role, name in named.items() if name is not None}
     typed = dict(policy=policy, family=family, sigma=sigma, method=method, level=level, opening=opening, arms=arm)
     typed |= dict(separator=separator, decimal=decimal, columns=columns, allocation=allocation, max_steps=max_steps)
+    typed |= reading
     source, from_file = _find_log(log, example, config)
     settings = _merge(
         from_file, {**{name: value for name, value in typed.items() if value not in (None, [], {})}, **stopping, **given}
@@ -144,8 +148,8 @@ def debias(
     with _progress(quiet) as progress:
         progress("loading JAX")
         use_cache()
-        reading = {name: settings[name] for name in READING_SETTINGS if name in settings}
-        read = jb.read_log(source, trial=trial, first=first, **reading)
+        chosen = {name: settings[name] for name in READING_SETTINGS if name in settings}
+        read = jb.read_log(source, trial=trial, first=first, **chosen)
         analysis = _analyse(read, settings, seed, evaluated, progress)
     if save_config is not None:
         write_config(save_config, {name: value for name, value in settings.items() if value != [ESTIMATE]})

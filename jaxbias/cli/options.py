@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from jaxbias._core.errors import ArgumentError
-from jaxbias.naming.names import PolicyName, Ties
+from jaxbias.naming.names import BatchBy, PolicyName, Ties
 from jaxbias.naming.settings import FIT
 
 Number = float | None
@@ -82,6 +82,35 @@ def _stop_options(
     stop_every: Annotated[int | None, _rule("Number of pulls between looks (1).")] = None,
 ) -> dict[str, Any]:
     return {name: value for name, value in locals().items() if value is not None}
+
+
+def _of_log(text: str, *names: str, **options: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel="Counts and batches", show_default=False, **options)
+
+
+def _column_of(role: str, holds: str) -> Any:
+    return Annotated[str | None, _of_log(f"Counts: name of the column with {holds}.", f"--{role}-column", metavar="NAME")]
+
+
+def _reading_options(
+    counts: Annotated[
+        bool | None,
+        _of_log("Whether a row is what an arm got in a period (pulls, and successes or a sum), and not one pull."),
+    ] = None,
+    batch_by: Annotated[BatchBy | None, _of_log("Make a batch of the pulls of each hour, day, week or month.")] = None,
+    pulls_column: _column_of("pulls", "the pulls: users, impressions, ...") = None,  # pyright: ignore  (what typer reads)
+    sum_column: _column_of("sum", "the sum of the rewards") = None,  # pyright: ignore
+    successes_column: _column_of("successes", "the successes: conversions, clicks, ...") = None,  # pyright: ignore
+    squares_column: _column_of("squares", "the sum of the squared rewards") = None,  # pyright: ignore
+    period_column: _column_of("period", "the period: a number, a date or a label") = None,  # pyright: ignore
+) -> dict[str, Any]:
+    used = {name: value for name, value in locals().items() if value is not None}
+    return {name: str(value) if isinstance(value, BatchBy) else value for name, value in used.items()}
+
+
+def with_reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of `_reading_options`; it receives those that were used as `reading`."""
+    return _with_options(command, "reading", _reading_options)
 
 
 def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -21,8 +21,8 @@ from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, student_quantile, wald
-from jaxbias.history import History, by_trial, check_whole
-from jaxbias.rewards import Family, Normal
+from jaxbias.history import History, by_trial, check_squares, check_whole
+from jaxbias.rewards import Bernoulli, Family, Normal
 
 
 def batched_ols(history: History, family: Family | None = None, *, level: float = 0.95, control: int = 0) -> Estimate:
@@ -55,6 +55,8 @@ def batched_ols(history: History, family: Family | None = None, *, level: float 
     if not 0 <= control < history.num_arms:
         raise ArgumentError("control", control, f"an arm, from 0 to {history.num_arms - 1}")
     known = jnp.asarray(completed.sigma) if isinstance(completed, Normal) else None
+    if known is None and not isinstance(completed, Bernoulli):
+        check_squares(checked, "batched_ols")
     found = _by_batch(checked, known, control)
     freedom = found.freedom[..., None]
     difference_half = student_quantile(level, freedom, found.mean.dtype) * found.difference_stderr

@@ -11,7 +11,7 @@ from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.history import History, check_history
-from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Family, UnknownSigma, at_arm, check_family
+from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Bernoulli, Family, UnknownSigma, at_arm, check_family
 
 INSIDE = 0.5  # a mean that every family allows
 
@@ -32,6 +32,9 @@ def check_log(history: History, family: Family | None, level: float) -> tuple[Hi
     check_level(level)
     checked, completed = check_history(history), check_family_of(history, family)
     check_rewards(checked, completed)
+    if not checked.squares_known and not completed.has_variance:
+        allowed = "a standard deviation, as the counts have no sums of squares to estimate it from"
+        raise ArgumentError("family.sigma", None, allowed, problem="is not given")
     return checked, completed
 
 
@@ -40,9 +43,26 @@ def check_rewards(history: History, family: BaseFamily, field: str = "rewards") 
     if isinstance(family, UnknownSigma) or family is UNKNOWN_FAMILY:
         return
     rewards = getattr(history, field)
-    if is_concrete((rewards, family)):
+    if not history.order_known and is_concrete((rewards, family)):
+        _check_sums(history, family)
+    elif is_concrete((rewards, family)):
         log_prob = evaluate(_reward_log_probs, family, dataclasses.replace(history, rewards=rewards))
         refuse_first(f"history.{field}", ~np.isfinite(log_prob), rewards, problem=f", which {family!r} cannot give")
+
+
+def _check_sums(history: History, family: BaseFamily) -> None:
+    """The same of counts, whose rows are not the real ones: of 0/1 rewards each row, of others the mean of each arm."""
+    low, high = family.mean_range
+    values = np.asarray(history.rewards)
+    if isinstance(family, Bernoulli):
+        wrong = not np.isin(values, (0.0, 1.0)).all()
+        allowed = "counts of successes, whole numbers from 0 to the pulls"
+    else:
+        mean = np.asarray(evaluate(lambda history: history.statistics.mean, history))
+        wrong = not ((mean >= low) & (mean <= high)).all()
+        allowed = f"counts whose means are from {low:g} to {high:g}"
+    if wrong:
+        raise ArgumentError("history", history, allowed, problem=f"has sums that {family!r} cannot give")
 
 
 def check_held_out(history: History, family: BaseFamily) -> None:

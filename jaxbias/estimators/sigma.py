@@ -89,6 +89,9 @@ def sigma_figures(family: UnknownSigma, log_sigma: Array, stderr: Array, spread:
 
 def check_spread(history: History, family: UnknownSigma) -> None:
     """Raises where the log says nothing about sigma, or that it is 0."""
+    if not history.squares_known:
+        allowed = "a standard deviation, as the counts have no sums of squares to estimate it from"
+        raise ArgumentError("family.sigma", family, allowed, problem="is not given")
     if not is_concrete(history):
         return
     arms, rewards = np.atleast_2d(history.arms), np.atleast_2d(np.asarray(history.rewards, np.float64))

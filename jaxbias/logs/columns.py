@@ -1,10 +1,9 @@
 """The columns of a log, by what they hold."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxbias.logs.errors import LogError, quote
-from jaxbias.logs.header import find_columns
+from jaxbias.logs.header import Wanted
 from jaxbias.logs.notes import Note
 
 DATA_FRAME = "the data frame"  # its name in messages
@@ -29,12 +28,12 @@ class Columns(NamedTuple):
     notes: list[Note]
 
 
-def read_frame(frame: Any, renames: Mapping[str, str]) -> Columns:
+def read_frame(frame: Any, wanted: Wanted) -> Columns:
     """A data frame; a named index counts as a column."""
     if frame.index.nlevels == 1 and frame.index.name is not None and frame.index.name not in frame.columns:
         frame = frame.reset_index()
     header = [str(column) for column in frame.columns]
-    places, notes = find_columns(DATA_FRAME, header, renames)
+    places, notes = wanted.find(DATA_FRAME, header)
     names = {role: header[place] for role, place in places.items()}
     return columns_by_role(DATA_FRAME, frame.iloc[:, list(places.values())], names, notes)
 

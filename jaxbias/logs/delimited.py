@@ -13,7 +13,7 @@ from jaxbias._core.errors import Words
 from jaxbias.logs.columns import LABELS, Columns
 from jaxbias.logs.errors import LogError, quote
 from jaxbias.logs.files import RawFile, Text
-from jaxbias.logs.header import REQUIRED, find_columns, positions
+from jaxbias.logs.header import Wanted, positions
 from jaxbias.logs.notes import Note, NoteKind
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "vertical bars"}
@@ -23,12 +23,12 @@ ROWS_NEEDED = "a row of column names, and one row for each pull below it"
 FIRST_ROW = 2  # as in a spreadsheet, where the column names are row 1
 
 
-def read_text(file: RawFile, renames: Mapping[str, str], separator: str, decimal: str) -> Columns:
+def read_text(file: RawFile, wanted: Wanted, separator: str, decimal: str) -> Columns:
     """The needed columns of a text, which is parsed piece by piece."""
     head = Text(file).read()
     header = _read_header(file.name, head, separator)
-    _check_separator(file.name, head, header, separator, [renames.get(role, role) for role in REQUIRED])
-    places, notes = find_columns(file.name, header, renames)
+    _check_separator(file.name, head, header, separator, wanted.required)
+    places, notes = wanted.find(file.name, header)
     pieces = _Pieces(places)
     try:
         _read_pieces(Text(file), len(header), separator, decimal, pieces)

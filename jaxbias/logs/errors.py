@@ -7,6 +7,7 @@ from jaxbias._core.errors import ArgumentError, Words
 
 LONGEST_VALUE = 40  # characters of a value in a message: enough to search for it
 MOST_BITS = 14_000  # of an integer in a message: Python writes out at most 4300 digits
+SETTINGS_OF_COUNTS = {"counts": "counts=True", "no_counts": "counts=False"}
 MOST_NAMES = 10  # in a list before "and 3 more"
 
 
@@ -41,6 +42,8 @@ def library_name(argument: str) -> str:
     >>> library_name("decimal"), library_name("columns.reward")
     ('decimal', "columns['reward']")
     """
+    if argument in SETTINGS_OF_COUNTS:
+        return SETTINGS_OF_COUNTS[argument]
     name, dot, key = argument.partition(".")
     return f"{name}[{key!r}]" if dot else name
 

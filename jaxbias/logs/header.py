@@ -1,23 +1,66 @@
 """Which column of a log holds what."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from jaxbias._core.errors import NameOf
 from jaxbias.logs.errors import LogError, join_names, quote
 from jaxbias.logs.notes import Note, NoteKind
 
 REQUIRED = ("arm", "reward")
 OPTIONAL = ("batch", "propensity", "time", "forced", "trial")
+NEEDED_OF_COUNTS = ("arm", "pulls", "sum", "successes")  # one of the last two
+OPTIONAL_OF_COUNTS = ("squares", "period", "forced", "trial")
+SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores
+    "pulls": (
+        *("users", "impressions", "visitors", "visits", "sessions", "views", "exposures", "samples", "participants"),
+        *("n", "count", "num_pulls"),
+    ),
+    "sum": ("total", "reward", "rewards", "revenue", "reward_sum", "sum_reward", "sum_rewards", "total_reward"),
+    "successes": ("conversions", "clicks", "success", "converted", "purchases", "signups"),
+    "squares": ("sum_of_squares", "sum_squares", "sumsq", "sum_sq", "sum_of_squared_rewards"),
+    "period": ("date", "day", "week", "month", "hour", "batch", "time", "step"),
+}
+OTHER_NAMES = {"reward": "sum", "batch": "period", "time": "period"}  # of roles, where a log of pulls has the first
 
 
-def check_renames(columns: Mapping[str, str] | None) -> dict[str, str]:
+class Wanted(NamedTuple):
+    """Which columns are looked for.
+
+    Fields:
+        renames: names given for columns, by role.
+        counts: whether the rows are counts; None where nobody said, so that columns which suggest it are kept too.
+    """
+
+    renames: Mapping[str, str]
+    counts: bool | None = None
+
+    @property
+    def required(self) -> list[str]:
+        """The names without which it is no such log."""
+        return [self.renames.get(role, role) for role in (("arm",) if self.counts else REQUIRED)]
+
+    def find(self, file: str, header: Sequence[str]) -> tuple[dict[str, int], list[Note]]:
+        """The position of each column, and notes."""
+        if self.counts:
+            return find_count_columns(file, header, self.renames)
+        found, notes = find_columns(file, header, self.renames)
+        return found | (find_suspects(header, found) if self.counts is None else {}), notes
+
+
+def check_renames(columns: Mapping[str, str] | None, counts: bool = False) -> dict[str, str]:
     """The names given for columns, by role."""
     columns = dict(columns or {})
+    if counts:
+        columns = {OTHER_NAMES.get(role, role): name for role, name in columns.items()}
+    allowed = NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS if counts else REQUIRED + OPTIONAL
     for role, name in columns.items():
-        if role not in REQUIRED + OPTIONAL:
-            known = join_names(REQUIRED + OPTIONAL)
+        if role not in allowed:
+            known = join_names(allowed)
             raise LogError("columns", columns, problem=f"has the key {quote(role)}", remedy=f"the keys it may have are {known}")
-        if not isinstance(name, str) or (name == "" and role in REQUIRED):
+        if not isinstance(name, str) or (name == "" and role in REQUIRED + NEEDED_OF_COUNTS):
             raise LogError(f"columns.{role}", name, "the name of a column", problem=f"is {quote(name)}")
     return columns
 
@@ -43,6 +86,65 @@ def find_columns(file: str, header: Sequence[str], renames: Mapping[str, str]) -
             raise _absent(file, header, role, name)
     _refuse_shared(file, header, found)
     return found, notes
+
+
+def find_count_columns(file: str, header: Sequence[str], renames: Mapping[str, str]) -> tuple[dict[str, int], list[Note]]:
+    """The position of each column of counts, and notes: by its name, or else by a synonym."""
+    found, notes = {}, []
+    for role in NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS:
+        name = renames.get(role, role)
+        matches = positions(header, name) if name else []
+        if not matches and role not in renames:
+            matches = synonym_positions(header, role)
+        other = {"sum": "successes", "successes": "sum"}.get(role)
+        if other in renames and role not in renames:
+            continue
+        if len(matches) > 1:
+            raise _ambiguous(file, [header[match] for match in matches], role)
+        if matches:
+            found[role] = matches[0]
+            column = header[matches[0]]
+            notes += [Note(NoteKind.COLUMN_MATCHED, {"column": column, "name": name})] if column != name else []
+        elif (role in renames and name) or role == "arm":
+            raise _absent(file, header, role, name)
+    _check_count_columns(file, header, found)
+    _refuse_shared(file, header, found)
+    return found, notes
+
+
+def _check_count_columns(file: str, header: Sequence[str], found: Mapping[str, int]) -> None:
+    """One column of pulls, and one of sums or of successes."""
+    listed = f"its columns are {join_names(filter(str.strip, header))}"
+    rows = lambda name: f"name it with {name('columns.pulls')}, or if each row is one pull, leave out {name('counts')}"
+    if "pulls" not in found:
+        raise LogError("columns.pulls", subject=file, problem=f"has no column 'pulls'; {listed}", remedy=rows)
+    both = lambda name: f"choose one with {name('columns.successes')} or {name('columns.sum')}"
+    if "sum" in found and "successes" in found:
+        columns = f"successes in column {quote(header[found['successes']])} and sums in column {quote(header[found['sum']])}"
+        raise LogError("columns.sum", subject=file, problem=f"has {columns}", remedy=both)
+    if "sum" not in found and "successes" not in found:
+        problem = f"has no column 'successes' and no column 'sum'; {listed}"
+        raise LogError("columns.successes", subject=file, problem=problem, remedy=both)
+
+
+def synonym_positions(header: Sequence[str], role: str) -> list[int]:
+    """Where the header has another word for a column of counts."""
+    plain = [re.sub(r"[ \-]+", "_", column.strip().casefold()) for column in header]
+    return [place for place, column in enumerate(plain) if column in SYNONYMS.get(role, ())]
+
+
+def find_suspects(header: Sequence[str], used: Mapping[str, int]) -> dict[str, int]:
+    """Columns that a log of pulls has no use for and counts have: pulls, and periods where there is no batch or time."""
+    suspects = {}
+    pulls = [*positions(header, "pulls"), *synonym_positions(header, "pulls")]
+    free = [place for place in pulls if place not in used.values()]
+    if free:
+        suspects["suspect_pulls"] = free[0]
+    periods = [*positions(header, "period"), *synonym_positions(header, "period")]
+    free = [place for place in periods if place not in used.values()]
+    if free and not {"batch", "time"} & set(used):
+        suspects["suspect_period"] = free[0]
+    return suspects
 
 
 def positions(header: Sequence[str], name: str) -> list[int]:
@@ -80,10 +182,16 @@ def _ambiguous(file: str, matches: list[str], role: str) -> LogError:
 
 
 def _absent(file: str, header: Sequence[str], role: str, wanted: str) -> LogError:
+    pulls = [*positions(header, "pulls"), *synonym_positions(header, "pulls")]
+
+    def remedy(name: NameOf) -> str:
+        counts = f"if {quote(header[pulls[0]])} counts pulls, give {name('counts')}, or " if pulls and role == "reward" else ""
+        return f"{counts}choose one of them with {name(f'columns.{role}')}"
+
     return LogError(
         f"columns.{role}",
         wanted,
         subject=file,
         problem=f"has no column {quote(wanted)}; its columns are {join_names(filter(str.strip, header))}",
-        remedy=lambda name: f"choose one of them with {name(f'columns.{role}')}",
+        remedy=remedy,
     )

@@ -14,6 +14,9 @@ class NoteKind(enum.StrEnum):
     LABELS_DIFFER_IN_CASE = "labels_differ_in_case"  # labels: different arms
     REWARDS_FROM_BOOLEANS = "rewards_from_booleans"  # count: true or false, read as 1 and 0
     ROWS_SORTED = "rows_sorted"  # column: of the times
+    BATCHES_BY = "batches_by"  # unit, count: batches made of the times
+    COUNTS_READ = "counts_read"  # pulls, periods
+    ONE_PERIOD = "one_period"  # pulls: counts without periods
     FEWER_ROWS = "fewer_rows"  # rows, first: the log has fewer rows than were asked for
 
 

@@ -1,14 +1,12 @@
 """The columns of Parquet files."""
 
-from collections.abc import Mapping
-
 from jaxbias.logs.columns import LABELS, Columns, columns_by_role
 from jaxbias.logs.errors import LogError, quote
 from jaxbias.logs.files import RawFile
-from jaxbias.logs.header import find_columns
+from jaxbias.logs.header import Wanted
 
 
-def read_parquet(file: RawFile, renames: Mapping[str, str]) -> Columns:
+def read_parquet(file: RawFile, wanted: Wanted) -> Columns:
     """Parquet; only the columns that are needed are read."""
     try:
         import pyarrow as pa
@@ -18,7 +16,7 @@ def read_parquet(file: RawFile, renames: Mapping[str, str]) -> Columns:
     try:
         file.content.seek(0)
         schema = pq.read_schema(file.content)
-        places, notes = find_columns(file.name, schema.names, renames)
+        places, notes = wanted.find(file.name, schema.names)
         names = {role: schema.names[place] for role, place in places.items()}
         for role, column in names.items():
             if pa.types.is_nested(schema.types[places[role]]):

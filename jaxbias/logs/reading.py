@@ -2,21 +2,23 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.history import History
 from jaxbias.logs.columns import DATA_FRAME, Columns, read_frame
+from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
 from jaxbias.logs.delimited import read_text
 from jaxbias.logs.errors import LogError
 from jaxbias.logs.files import open_file
-from jaxbias.logs.header import check_renames
+from jaxbias.logs.header import Wanted, check_renames
 from jaxbias.logs.labels import check_arms, choose_trial, read_arms
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.parquet import read_parquet
-from jaxbias.logs.values import read_batch, read_forced, read_propensity, read_rewards, sort_by_time
+from jaxbias.logs.periods import batch_by_time, check_unit, read_batch
+from jaxbias.logs.values import read_forced, read_propensity, read_rewards, sort_by_time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,7 @@ class Log:
         propensity: (steps,), the recorded probability of the pulled arm; NaN for a forced pull without one.
         batch: (steps,), the batch of each pull.
         name: of the file; "standard input" or "the data frame" where there is none.
+        periods: what each batch is called, in order, where they are dates or labels.
         notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
     """
 
@@ -38,6 +41,7 @@ class Log:
     batch: np.ndarray | None
     name: str
     notes: tuple[Note, ...] = ()
+    periods: tuple[str, ...] | None = None
 
 
 def read_log(
@@ -49,6 +53,8 @@ def read_log(
     trial: Any = None,
     first: int | None = None,
     arms: Sequence[Any] | None = None,
+    counts: bool | None = None,
+    batch_by: Literal["hour", "day", "week", "month"] | None = None,
 ) -> Log:
     """Reads a log: one pull a row, with the columns arm and reward, and batch, propensity, time, forced and trial if it has them.
 
@@ -66,6 +72,13 @@ def read_log(
         trial: which trial to read, if the log has several.
         first: how many rows to read, the first in order of time.
         arms: the labels of all arms in order, including arms that were never pulled.
+        counts: whether a row is not one pull but what an arm got in a period, with the columns arm, pulls (or users, impressions,
+            visitors, ...), and sum or successes (or conversions, clicks, ...); squares, the sum of the squared rewards, period (a
+            number, a date or a label), forced and trial if it has them. A period is a batch. Without `counts`, a log that looks
+            like counts is refused.
+        batch_by: make a batch of the pulls of each hour, day, week or month of the column time, in UTC where it has an offset.
+
+    A batch is a number, a date, or any label; batches are in order of time.
 
     Returns:
         The log, with notes on what reading decided.
@@ -77,17 +90,31 @@ def read_log(
     >>> log.notes
     (Note(kind=<NoteKind.ROWS_SORTED: 'rows_sorted'>, values={'column': 'time'}),)
     """
-    renames, labels = check_renames(columns), check_arms(arms)
+    renames, labels = check_renames(columns, bool(counts)), check_arms(arms)
+    check_counts_options(counts, first, batch_by)
+    check_unit(batch_by)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1):
         raise ArgumentError("first", first, "an integer, 1 or more")
-    found, name = _read_columns(source, renames, separator, decimal)
+    found, name = _read_columns(source, Wanted(renames, counts), separator, decimal)
     if not len(found.frame):
-        raise LogError(subject=found.file, problem="has column names, but no rows", remedy="it must have one row for each pull")
+        each = "arm and period" if counts else "pull"
+        raise LogError(
+            subject=found.file, problem="has column names, but no rows", remedy=f"it must have one row for each {each}"
+        )
+    if counts:
+        return _log_of_counts(choose_trial(found, trial), decimal, labels, name)
     found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
-    return _make_log(found, decimal, labels, name)
+    found = found if counts is False else refuse_counts(found, decimal)
+    return _make_log(found, decimal, labels, name, batch_by)
 
 
-def _read_columns(source: Any, renames: Mapping[str, str], separator: str | None, decimal: str) -> tuple[Columns, str]:
+def _log_of_counts(columns: Columns, decimal: str, labels: list[str] | None, name: str) -> Log:
+    history, arms, batch, periods = read_counts(columns, decimal, labels)
+    notes = tuple(columns.notes)
+    return Log(history=history, labels=arms, propensity=None, batch=batch, name=name, notes=notes, periods=periods)
+
+
+def _read_columns(source: Any, wanted: Wanted, separator: str | None, decimal: str) -> tuple[Columns, str]:
     """The needed columns, and the name of the log."""
     try:
         import pandas as pd
@@ -95,13 +122,13 @@ def _read_columns(source: Any, renames: Mapping[str, str], separator: str | None
         raise ImportError("reading logs needs pandas; install it with pip install 'jaxbias[cli]'") from error
     _check_marks(separator, decimal)
     if isinstance(source, pd.DataFrame):
-        return read_frame(source, renames), DATA_FRAME
+        return read_frame(source, wanted), DATA_FRAME
     with open_file(source) as opened:
         if opened.is_parquet:
-            return read_parquet(opened, renames), opened.short_name
+            return read_parquet(opened, wanted), opened.short_name
         mark = "\t" if separator == "\\t" else separator
         mark = mark or ("\t" if opened.short_name.endswith((".tsv", ".tsv.gz")) else ",")
-        return read_text(opened, renames, mark, decimal), opened.short_name
+        return read_text(opened, wanted, mark, decimal), opened.short_name
 
 
 def _check_marks(separator: str | None, decimal: str) -> None:
@@ -120,9 +147,10 @@ def _first_rows(columns: Columns, first: int | None) -> Columns:
     return columns._replace(frame=columns.frame.iloc[:first])
 
 
-def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: str) -> Log:
+def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: str, batch_by: str | None) -> Log:
     arms, labels_found = read_arms(columns, labels)
-    rewards, forced, batch = read_rewards(columns, decimal), read_forced(columns), read_batch(columns, decimal)
+    rewards, forced = read_rewards(columns, decimal), read_forced(columns)
+    batch, periods = read_batch(columns, decimal) if batch_by is None else batch_by_time(columns, batch_by)
     return Log(
         history=History(arms=arms, rewards=rewards, num_arms=len(labels_found), forced=forced, batch_sizes=_sizes(batch)),
         labels=labels_found,
@@ -130,6 +158,7 @@ def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: st
         batch=batch,
         name=name,
         notes=tuple(columns.notes),
+        periods=periods,
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxbias._core.errors import NameOf, Words
 from jaxbias.logs.columns import Columns
 from jaxbias.logs.errors import LogError, quote
-from jaxbias.logs.header import REQUIRED
+from jaxbias.logs.header import NEEDED_OF_COUNTS, REQUIRED
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.numbers import is_number, to_numbers
 
@@ -43,7 +43,7 @@ def _remedies(role: str, value: Any, others: int, remedy: Words, name_of: NameOf
     found += [remedy if isinstance(remedy, str) else remedy(name_of)] if remedy else []
     if isinstance(value, str) and "," in value and is_number(value.strip().replace(",", ".")):
         found.append(f"to read decimal commas, set {name_of('decimal')} to ','")
-    if role not in REQUIRED:
+    if role not in REQUIRED + NEEDED_OF_COUNTS:
         found.append(f"to ignore this column, set {name_of(f'columns.{role}')} to ''")
     return found
 
@@ -64,17 +64,6 @@ def read_forced(columns: Columns) -> np.ndarray | None:
     values = to_numbers(columns.frame["forced"]).values
     refuse_rows(columns, "forced", ~np.isin(values, (0, 1)), "0, 1, true or false")
     return values == 1
-
-
-def read_batch(columns: Columns, decimal: str) -> np.ndarray | None:
-    """The batch of each pull: integers that never decrease."""
-    if "batch" not in columns.frame:
-        return None
-    values = to_numbers(columns.frame["batch"], decimal).values
-    whole = (values >= 0) & (values <= LARGEST_INTEGER) & (np.floor(values) == values)
-    refuse_rows(columns, "batch", ~whole, "an integer, 0 or more")
-    refuse_rows(columns, "batch", np.diff(values, prepend=0) < 0, "at least the batch of the pull before it")
-    return values.astype(np.int64)
 
 
 def read_propensity(columns: Columns, decimal: str, arms: np.ndarray, forced: np.ndarray | None, batch: Any) -> np.ndarray | None:

@@ -38,6 +38,8 @@ def write_log(history: "History", out: Path, labels: Sequence[str] | None = None
     ['step,arm,reward', '0,red,0.5', '1,blue,2.0']
     """
     check_log_path(out)
+    if not history.order_known:
+        raise ArgumentError("history", history, "one pull a row, to be written so", problem="has counts")
     frame = _frame(history, labels)
     with written_whole(out) as temporary, temporary.open("xb") as file:
         _write_frame(frame, file, out.name)

@@ -68,6 +68,7 @@ def _is_columns(value: Any) -> bool:
 
 
 _TESTS = {
+    Kind.FLAG: (lambda value: isinstance(value, bool), "true or false"),
     Kind.TEXT: (_is_text, "text"),
     Kind.TEXTS: (_is_texts, "a list of texts"),
     Kind.COLUMN_NAMES: (_is_columns, f"a table with names for {', '.join(COLUMNS)}"),

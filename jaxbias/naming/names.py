@@ -47,3 +47,12 @@ class Allocation(StrEnum):
 
     independent = "independent"
     shares = "shares"
+
+
+class BatchBy(StrEnum):
+    """The unit of time whose pulls are a batch."""
+
+    hour = "hour"
+    day = "day"
+    week = "week"
+    month = "month"

@@ -4,15 +4,17 @@ import enum
 from enum import StrEnum
 from typing import NamedTuple
 
-from jaxbias.logs.header import OPTIONAL, REQUIRED
-from jaxbias.naming.names import Allocation, FamilyName, Opening, PolicyName, Ties
+from jaxbias.logs.header import NEEDED_OF_COUNTS, OPTIONAL, OPTIONAL_OF_COUNTS, REQUIRED
+from jaxbias.naming.names import Allocation, BatchBy, FamilyName, Opening, PolicyName, Ties
 
 FIT = "fit"  # in place of a number: estimated from the log
 ESTIMATE, ESTIMATE_EACH = (
     "estimate",
     "estimate-each",
 )  # in place of sigma: estimated from the log, one for all arms or one for each
-COLUMNS = REQUIRED + OPTIONAL
+COLUMNS_OF_PULLS = REQUIRED + OPTIONAL
+COLUMNS_OF_COUNTS = tuple(role for role in NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS if role not in COLUMNS_OF_PULLS)
+COLUMNS = COLUMNS_OF_PULLS + COLUMNS_OF_COUNTS
 
 
 class Owner(enum.Enum):
@@ -31,6 +33,7 @@ class Kind(enum.Enum):
     """Which values a setting takes."""
 
     CHOICE = enum.auto()
+    FLAG = enum.auto()
     TEXT = enum.auto()
     TEXTS = enum.auto()
     NUMBER = enum.auto()
@@ -85,6 +88,8 @@ _ALL = (
     Setting("separator", Owner.READING, Kind.TEXT),
     Setting("decimal", Owner.READING, Kind.TEXT),
     Setting("columns", Owner.READING, Kind.COLUMN_NAMES),
+    Setting("counts", Owner.READING, Kind.FLAG),
+    Setting("batch_by", Owner.READING, Kind.CHOICE, BatchBy),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),
     Setting("title", Owner.DESCRIPTION, Kind.TEXT),
@@ -98,7 +103,7 @@ def names_of(owner: Owner) -> tuple[str, ...]:
     """The settings that belong to something.
 
     >>> names_of(Owner.READING)
-    ('arms', 'separator', 'decimal', 'columns')
+    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by')
     """
     return tuple(setting.name for setting in _ALL if setting.owner is owner)
 

@@ -119,6 +119,14 @@ class BasePolicy:
         del num_arms
         return 1.0
 
+    def choice_probs(self, state: Any) -> Float[Array, " arms"]:
+        """The probabilities of `log_probs`, for simulated batches: a policy with a faster way to five digits overrides this."""
+        return jnp.exp(self.log_probs(state))
+
+    def choice_cost(self, num_arms: int) -> float:
+        """About how many draws of `sample` take as long as `choice_probs` once."""
+        return self.log_prob_cost(num_arms) if self.has_sampler else 0.0
+
     def table_nodes(self, most_pulls: int) -> int | None:
         """How many nodes `tables` needs for so many pulls of one arm; None for a policy without tables."""
         del most_pulls

@@ -32,6 +32,15 @@ def _from_booleans(count: int) -> str:
     return f"{_count(count, 'reward was', 'rewards were')} true or false; true was read as 1 and false as 0."
 
 
+def _counts_read(pulls: int, periods: int) -> str:
+    return f"{_count(pulls, 'pull', 'pulls')} in {_count(periods, 'period', 'periods')} were read from counts."
+
+
+def _one_period(pulls: int) -> str:
+    said = f"The counts have no periods, so their {_count(pulls, 'pull was', 'pulls were')} read as one batch"
+    return f"{said}: nothing inside it can have been adaptive, and there is nothing to correct."
+
+
 _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     NoteKind.COLUMN_MATCHED: lambda column, name: f"Column {quote(column)} was read as {quote(name)}.",
     NoteKind.EMPTY_ROWS_SKIPPED: lambda count: f"{_count(count, 'empty row was', 'empty rows were')} skipped.",
@@ -42,5 +51,10 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     ),
     NoteKind.REWARDS_FROM_BOOLEANS: _from_booleans,
     NoteKind.ROWS_SORTED: lambda column: f"The rows were sorted by column {quote(column)}.",
+    NoteKind.BATCHES_BY: lambda unit, count: (
+        f"The times were grouped into {_count(count, 'batch', 'batches')}, one for each {unit}."
+    ),
+    NoteKind.COUNTS_READ: _counts_read,
+    NoteKind.ONE_PERIOD: _one_period,
     NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
 }

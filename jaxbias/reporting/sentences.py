@@ -59,10 +59,18 @@ def _impossible_sentence(analysis: Analysis, fit: PolicyFit, name: str) -> str:
             f"choices an arm is off its share by one pull or more. {NOT_TRUSTED}"
         )
     first = fit.surprises[0]
+    where = f"at step {count(first.step + 1)}" if analysis.log.history.order_known else f"in {_period(analysis, first.step)}"
     return (
-        f"The log cannot come from {name}: at step {count(first.step + 1)} it pulls {quote(analysis.labels[first.arm])}, which "
+        f"The log cannot come from {name}: {where} it pulls {quote(analysis.labels[first.arm])}, which "
         f"{name} never does there, and so at {count(fit.impossible)} of {count(fit.choices)} choices. {NOT_TRUSTED}"
     )
+
+
+def _period(analysis: Analysis, step: int) -> str:
+    """What the period of a step is called."""
+    sizes, names = analysis.log.history.batch_sizes, analysis.log.periods
+    number = int(np.searchsorted(np.cumsum(sizes or ()), step, side="right"))
+    return f"period {quote(names[number])}" if names is not None else f"period {count(number + 1)}"
 
 
 def recommendation_sentence(analysis: Analysis) -> str:

@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.settings import settings
 from jaxbias.history import History
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
-from jaxbias.rewards import Family, at_arm, complete_family
+from jaxbias.rewards import Family, Normal, UnknownSigma, at_arm, complete_family
+from jaxbias.simulation.batches import can_batch, run_batches
 from jaxbias.simulation.steps import (
     ONE_BY_ONE,
     Batching,
@@ -21,6 +22,9 @@ from jaxbias.simulation.steps import (
     statistics_of,
 )
 from jaxbias.stopping import StoppingRule
+
+PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
+BATCHED_AT_ONCE = 2**11  # likewise where whole batches are drawn at once, which takes more memory for each path
 
 
 class Design(NamedTuple):
@@ -41,6 +45,15 @@ def design_of(history: History, stop: StoppingRule | None = None, num_steps: int
         sizes = (*sizes, *(max(sizes),) * whole, *((rest,) if rest else ()))
     batching = Batching(batch_sizes=sizes, allocation=history.allocation)
     return Design(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), batching, stop)
+
+
+def logs_at_once(policy: Policy, family: Family, history: History, num_paths: int) -> int:
+    """How many logs are simulated together: enough steps at once to hide the start of each, few enough for the cache."""
+    completed = complete_family(family)
+    family = Normal() if isinstance(completed, UnknownSigma) else completed
+    problem = Problem(policy=complete_policy(policy), family=family, mean=jnp.zeros(history.num_arms))
+    batching = Batching(batch_sizes=history.batch_sizes, allocation=history.allocation)
+    return (BATCHED_AT_ONCE if can_batch(problem, batching, history.num_arms) else PATHS_AT_ONCE) // num_paths
 
 
 def of_arms(leaf: Any, kept: Int[np.ndarray | Array, " kept"], num_arms: int) -> Any:
@@ -128,11 +141,18 @@ def simulate_paths(
     squares: bool = False,
     steps: bool = False,
 ) -> Paths:
-    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards and all steps."""
+    """Sample means and scores of paths, and where they are asked for the squares of Normal rewards and all steps.
+
+    With all steps the paths are other ones than without: batches are drawn as a whole where nobody asks for their steps.
+    """
     completed, squared = complete_family(family), None
     problem = Problem(policy=complete_policy(policy), family=completed, mean=mean, stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
-    if completed.has_variance and squares:
+    if not steps and completed.has_variance and can_batch(problem, design.batching, mean.shape[0], squares):
+        known = (design.batching, design.arms, design.forced)
+        statistics, squared = run_batches(problem, words, *known, squares_around=mean if squares else None)
+        history = None
+    elif completed.has_variance and squares:
         sigma = jnp.sqrt(completed.variance(mean))
         problem = problem._replace(policy=Squared(policy=problem.policy, mean=mean, sigma=sigma))
         (_, squared), statistics, history = _follow(problem, words, design, steps)
@@ -165,6 +185,10 @@ def simulate_sums(
     """Paths that each have their own means; the squares, of Normal rewards, are around the means that are given for it."""
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=means[0], stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
+    if can_batch(problem, design.batching, means.shape[1], squares_around is not None):
+        known = (design.batching, design.arms, design.forced)
+        statistics, squares = run_batches(problem, words, *known, means, squares_around)
+        return PathSums(pulls=statistics.pulls, total=statistics.total, squares=squares)
     if squares_around is None:
         _, statistics, _ = _follow(problem, words, design, means=means)
         return PathSums(pulls=statistics.pulls, total=statistics.total)
@@ -211,7 +235,7 @@ class Steps(NamedTuple):
 
 
 def simulate_steps(words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design) -> Steps:
-    """The same paths as those of `simulate_paths`, step by step."""
+    """The same paths as those of `simulate_paths` with all steps."""
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=mean, stop=design.stop)
     history = _follow(problem.for_steps(design.arms.shape[0]), words, design, record=True)[2]
     assert history is not None

@@ -222,7 +222,7 @@ def _look(key: Any, policy: Any, progress: Progress, step: Step) -> Any:
     if step.first is None:
         return None
     if step.free is not None:
-        look = lambda: _share_out(jax.random.fold_in(key, 1), policy.log_probs(progress.state), step.free)
+        look = lambda: share_out(jax.random.fold_in(key, 1), policy.log_probs(progress.state), step.free)
     else:
         look = lambda: progress.state if policy.has_sampler else policy.log_probs(progress.state)
     return jax.lax.cond(step.first, look, lambda: progress.seen)
@@ -247,7 +247,7 @@ def _choose(key: Any, policy: Any, seen: Any, with_draws: bool, step: Step, mean
     return arm if step.forced is None else jnp.where(step.forced, step.arm, arm.astype(step.arm.dtype)), draws
 
 
-def _share_out(key: Any, log_probs: Float[Array, " arms"], number: Int[Array, ""]) -> Float[Array, " arms"]:
+def share_out(key: Any, log_probs: Float[Array, " arms"], number: Int[Array, ""]) -> Float[Array, " arms"]:
     """Shares of a batch as whole numbers that sum to it, each rounded up or down, and right on average (systematic sampling).
 
     The shares are laid end to end on [0, number]. A grid of unit spacing is placed at one random offset, and each arm gets the

@@ -246,8 +246,10 @@ def as_words(options):
             words += [word for role, column in value.items() for word in (f"--{role}-column", column)]
         elif name == "arms":
             words += [word for label in value for word in ("--arm", label)]
+        elif value is True:
+            words += [f"--{name}"]
         else:
-            words += [f"--{name}", str(value)]
+            words += [f"--{name.replace('_', '-')}", str(value)]
     return words
 
 

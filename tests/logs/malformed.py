@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tests.logs.malformed_counts import CASES
+
 
 class Case(NamedTuple):
     """A malformed log: bytes, or a function that makes the file at a path.
@@ -24,7 +26,7 @@ class Case(NamedTuple):
 
     def message_for(self, path: Path, name_of: Callable[[str], str]) -> str:
         """The message about the log at a path, with arguments as `name_of` calls them."""
-        return re.sub("<([a-z.]+)>", lambda found: name_of(found[1]), self.message).replace("{name}", str(path))
+        return re.sub("<([a-z._]+)>", lambda found: name_of(found[1]), self.message).replace("{name}", str(path))
 
     def make(self, folder: Path) -> Path:
         """The malformed log in a folder."""
@@ -586,3 +588,4 @@ MALFORMED = [
     Case("decimal", GOOD, "<decimal> is 'x'; it must be '.' or ','", options={"decimal": "x"}),
     Case("first", GOOD, "<first> is 0; it must be an integer, 1 or more", options={"first": 0}),
 ]
+MALFORMED += [Case(name, content, message, options) for name, content, options, message in CASES]

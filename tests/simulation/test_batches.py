@@ -13,7 +13,7 @@ from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, 
 from jaxbias.estimators.conditional_mle.record import condensed_record_of, record_of
 from jaxbias.estimators.conditional_mle.weighted_samples import moments_at
 from jaxbias.likelihood import selection_log_probs
-from jaxbias.simulation.steps import _share_out
+from jaxbias.simulation.steps import share_out
 from tests.conftest import some_now_others_slow
 
 KEY = jax.random.key(0)
@@ -101,7 +101,7 @@ def test_batched_bias_against_enumeration(policy):
 
 def test_shares_are_whole_and_right_on_average():
     shares = jnp.log(jnp.array([0.53, 0.02, 0.17, 0.28]))
-    counts = np.asarray(jax.vmap(lambda key: _share_out(key, shares, jnp.int32(9)))(jax.random.split(KEY, 20_000)))
+    counts = np.asarray(jax.vmap(lambda key: share_out(key, shares, jnp.int32(9)))(jax.random.split(KEY, 20_000)))
     assert (counts.sum(axis=1) == 9).all()
     assert (np.abs(counts - 9 * np.exp(shares)) < 1).all()
     stderr = counts.std(axis=0) / np.sqrt(len(counts))

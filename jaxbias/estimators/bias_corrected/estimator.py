@@ -32,10 +32,9 @@ from jaxbias.estimators.sigma import check_spread
 from jaxbias.history import History, check_history, check_num_steps, check_unit_rewards
 from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Family, Normal, UnknownSigma
-from jaxbias.simulation.paths import Paths, design_of, simulate_paths
+from jaxbias.simulation.paths import Paths, design_of, logs_at_once, simulate_paths
 from jaxbias.stopping import StoppingRule, check_stop
 
-PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
 FEWEST_PATHS = 100  # for a covariance of several arms
 INSIDE = 0.1  # pulls from the end of the range: where a mean that is estimated at the end is simulated
 
@@ -120,7 +119,7 @@ def bias_corrected(
     single = history.arms.ndim == 1
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
-    chunks = split_logs(PATHS_AT_ONCE // num_paths, (keys, logs, own_policy, own_family))
+    chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
     run = _correct(own_policy, own_family, family, keys, logs, stop, estimator, num_paths, chunks, num_steps, proportional)
     estimate = to_estimate(chunks.collect(run), own_family, logs, level)
     estimate = only_one(estimate) if single else estimate

@@ -27,7 +27,7 @@ from jaxbias.estimators.confidence_sequence.mixtures import (
 from jaxbias.estimators.conjugate import has_conjugate
 from jaxbias.estimators.estimate import Estimate, Status, first_status
 from jaxbias.estimators.sample_mean import naive_stderr, squares_within, summarise
-from jaxbias.history import History, by_trial, check_whole
+from jaxbias.history import History, by_trial, check_order, check_whole
 from jaxbias.likelihood import statistics_before
 from jaxbias.rewards import BaseFamily, Family, Normal, UnknownSigma
 
@@ -83,6 +83,8 @@ def confidence_sequence(
     """
     checked, completed = check_log(history, family, level)
     check_whole(checked, "confidence_sequence")
+    if trajectory or bounds is not None:
+        check_order(checked, "confidence_sequence with a trajectory or bounds")
     known = _scale(checked, completed, scale)
     if bounds is not None:
         _check_bounds(checked, bounds, scale)

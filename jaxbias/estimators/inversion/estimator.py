@@ -31,10 +31,9 @@ from jaxbias.estimators.sigma import check_spread
 from jaxbias.history import History, check_history, check_num_steps, check_unit_rewards
 from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal, UnknownSigma
-from jaxbias.simulation.paths import design_of
+from jaxbias.simulation.paths import design_of, logs_at_once
 from jaxbias.stopping import StoppingRule, check_stop
 
-PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
 FEWEST_PATHS = 100  # for a tail of 2.5%
 NOT_DIFFERENTIABLE = ArgumentError(
     "history", problem="is differentiated", remedy="test_inversion has no derivative; mean_matching and bias_corrected have"
@@ -119,7 +118,7 @@ def test_inversion(
     single = history.arms.ndim == 1
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
-    chunks = split_logs(PATHS_AT_ONCE // num_paths, (keys, logs, own_policy, own_family))
+    chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
     sizes = dict(num_paths=num_paths, max_rounds=max_rounds, num_steps=check_num_steps(num_steps, history, stop))
     chance = jnp.asarray((1 - level) / 2, logs.rewards.dtype)
     tests = chunks.collect(_run(own_policy, own_family, keys, logs, contrasts, chance, tested, stop, chunks=chunks, **sizes))

@@ -29,10 +29,9 @@ from jaxbias.estimators.sigma import Spread, check_spread, sigma_of_arm, spread_
 from jaxbias.history import History, check_history, check_num_steps, check_unit_rewards
 from jaxbias.policies import BasePolicy, Policy, check_policy, complete_policy
 from jaxbias.rewards import BaseFamily, Family, UnknownSigma, complete_family
-from jaxbias.simulation.paths import design_of, of_arms
+from jaxbias.simulation.paths import design_of, logs_at_once, of_arms
 from jaxbias.stopping import StoppingRule, check_stop
 
-PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
 FEWEST_PATHS = 100  # for a covariance of several arms
 NOT_DIFFERENTIABLE = ArgumentError("stop", problem="is differentiated", remedy="an estimate has no derivative in a stopping rule")
 
@@ -171,7 +170,7 @@ def _estimate(policy: BasePolicy, family: BaseFamily, keys: Any, history: Histor
     """The estimates of logs in which every arm was pulled."""
     live = (history, policy, family)
     history, policy, family = held(live)
-    chunks = split_logs(PATHS_AT_ONCE // options.num_paths, (keys, history, policy, family))
+    chunks = split_logs(logs_at_once(policy, family, history, options.num_paths), (keys, history, policy, family))
     sizes = dict(num_paths=options.num_paths, num_steps=options.num_steps)
     run = partial(_match, chunks=chunks, max_rounds=options.max_rounds, **sizes)
     found, spread = chunks.collect(run(policy, family, keys, history, options.stop))

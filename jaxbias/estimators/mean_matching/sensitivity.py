@@ -151,10 +151,10 @@ def _figures(
 ) -> tuple[Float[Array, "paths figures"], Float[Array, " figures"], Float[Array, " arms"], Any]:
     """The figures of paths off their average, the share of paths that have them, and the means and family of the paths."""
     if not isinstance(family, UnknownSigma):
-        _, centred, share = average_pulled(simulate_paths(words, policy, family, at, design))
+        _, centred, share = average_pulled(simulate_paths(words, policy, family, at, design, steps=True))
         return centred, share, at, family
     of_arm = sigma_of_arm(family, log.num_arms)
-    figures = simulate_figures(words, policy, of_arm, at, design, spread_of(log, of_arm))
+    figures = simulate_figures(words, policy, of_arm, at, design, spread_of(log, of_arm), steps=True)
     mean, log_sigma = at[: log.num_arms], at[log.num_arms :]
     return figures.centred * figures.unit[None], figures.share, mean, Normal(sigma=jnp.exp(log_sigma)[of_arm])
 

@@ -59,13 +59,19 @@ class PathFigures(NamedTuple):
 
 
 def simulate_figures(
-    words: Array, policy: BasePolicy, of_arm: Int[np.ndarray, " arms"], at: Array, design: Design, spread: Spread
+    words: Array,
+    policy: BasePolicy,
+    of_arm: Int[np.ndarray, " arms"],
+    at: Array,
+    design: Design,
+    spread: Spread,
+    steps: bool = False,
 ) -> PathFigures:
-    """Paths at some means and log sigma."""
+    """Paths at some means and log sigma; with `steps` those of `simulate_steps`."""
     num_arms = of_arm.shape[0]
     mean, log_sigma = at[:num_arms], at[num_arms:]
     sigma = jnp.exp(log_sigma)[of_arm]
-    paths = simulate_paths(words, policy, Normal(sigma=sigma), mean, design, squares=True)
+    paths = simulate_paths(words, policy, Normal(sigma=sigma), mean, design, squares=True, steps=steps)
     average, centred, share = average_pulled(paths)
     of_mean = paths.score * sigma[None]  # the sum of (reward - mean) / sigma
     pulls, squares = paths.pulls.astype(mean.dtype), jnp.asarray(paths.squares)

@@ -14,10 +14,10 @@ from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, Status, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.weighting.propensities import all_probabilities
-from jaxbias.history import History, by_trial, check_whole
+from jaxbias.history import History, by_trial, check_order, check_squares, check_whole
 from jaxbias.likelihood import statistics_before
 from jaxbias.policies import Policy
-from jaxbias.rewards import Family
+from jaxbias.rewards import Bernoulli, Family
 
 SCHEMES = ("constant", "two_point")
 
@@ -46,9 +46,9 @@ def adaptive_weighting(
 ) -> Estimate:
     """The weighted average of augmented scores, unbiased one by one, with weights that make it asymptotically Normal.
 
-        score_t = m_t + 1{arm pulled} (reward_t - m_t) / p_t      m_t: the arm's average reward before step t, p_t: its chance
+        score_t = m_t + 1{arm pulled} (reward_t - m_t) / p_t      m_t: the arm's average reward before step t, or its batch
         mean = sum h_t score_t / sum h_t        stderr^2 = sum h_t^2 (score_t - mean)^2 / (sum h_t)^2
-        h_t^2 / p_t = rate_t (1 - sum_{s < t} h_s^2 / p_s)
+        h_t^2 / p_t = rate_t (1 - sum_{s < t} h_s^2 / p_s)          p_t: the arm's chance
 
     over the T steps that the policy chose; forced pulls have no chance in them and count in m_t only. The rates are
     1 / (T - t + 1) in the "constant" scheme, so that h_t = sqrt(p_t / T); in the "two_point" scheme that, with weight p_t, and
@@ -89,6 +89,10 @@ def adaptive_weighting(
         raise ArgumentError("floor_decay", floor_decay, "0 or more and below 1")
     checked, completed = check_log(history, family, level)
     check_whole(checked, "adaptive_weighting")
+    if not isinstance(completed, Bernoulli):
+        check_squares(checked, "adaptive_weighting")
+    if scheme == "two_point":
+        check_order(checked, "adaptive_weighting with scheme='two_point'")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
     found = _weigh(checked, probabilities, float(floor_decay), scheme=scheme)
     few = found.free_pulls < 2
@@ -138,6 +142,8 @@ def _average(
 ) -> WeightedScores:
     chosen = history.arms[:, None] == jnp.arange(history.num_arms, dtype=history.arms.dtype)[None]
     before = statistics_before(history.arms, history.rewards, history.num_arms).mean
+    if history.seen_steps is not None:
+        before = before[history.seen_steps]  # so that the order inside a batch does not matter
     correction = (history.rewards[:, None] - before) / jnp.where(chosen, chances, 1)
     score = before + jnp.where(chosen, correction, 0)
     total = jnp.sum(weights, axis=0)
@@ -150,6 +156,6 @@ def _average(
         pulls=pulls,
         free_pulls=free_pulls,
         effective_sample_size=jnp.square(total) / jnp.sum(jnp.square(weights), axis=0),
-        largest_share=jnp.max(terms, axis=0) / jnp.sum(terms, axis=0),
+        largest_share=jnp.max(terms, axis=0) / jnp.sum(terms, axis=0) if history.order_known else jnp.full_like(mean, jnp.nan),
         smallest_probability=jnp.min(chances, axis=0),
     )

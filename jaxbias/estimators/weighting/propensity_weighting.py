@@ -14,9 +14,9 @@ from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.weighting.propensities import chosen_probabilities
-from jaxbias.history import History, check_whole, count
+from jaxbias.history import History, check_squares, check_whole, count
 from jaxbias.policies import Policy
-from jaxbias.rewards import Family
+from jaxbias.rewards import Bernoulli, Family
 
 BY_ARM = "(steps),(steps)->(arms)"
 
@@ -72,6 +72,8 @@ def propensity_weighting(
     """
     checked, completed = check_log(history, family, level)
     check_whole(checked, "propensity_weighting")
+    if not isinstance(completed, Bernoulli):
+        check_squares(checked, "propensity_weighting")
     chosen = chosen_probabilities(checked, policy, propensities, "propensity_weighting")
     found = _weigh(checked, chosen, normalised=bool(normalised))
     diagnostics = {name: getattr(found, name) for name in ("pulls", "effective_sample_size", "largest_weight")}

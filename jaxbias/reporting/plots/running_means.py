@@ -50,17 +50,18 @@ def plot_running_means(
     check_one_log(np.shape(history.arms), "history", "arms")
     chosen, rewards = np.asarray(history.arms), np.asarray(history.rewards, np.float64)
     pulls = np.bincount(chosen, minlength=history.num_arms)
+    ends = None if history.order_known else np.cumsum(history.batch_sizes or ())  # of counts, only what was there after a period
     names, (arms, left_out) = short_names(labels, history.num_arms), foremost(pulls)
     looks = _looks(arms, pulls)
     with drawing():
         figure = new_figure(230 + ROW * len(arms))
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[180, ROW * len(arms)])
         for arm in arms:
-            _draw_mean(above, np.flatnonzero(chosen == arm), rewards, {**looks[arm], "gid": f"arm {arm}"})
+            _draw_mean(above, np.flatnonzero(chosen == arm), rewards, {**looks[arm], "gid": f"arm {arm}"}, ends)
         if estimate is not None:
             _draw_estimate(above, estimate, [arm for arm, look in looks.items() if look["color"] != MUTED], looks, len(chosen))
         arm_axis(below, [names[arm] for arm in arms], np.arange(len(arms), dtype=float), 1.0)
-        _draw_choices(below, chosen, arms, looks)
+        _draw_choices(below, chosen, arms, looks, ends)
         above.set_ylabel("sample mean so far")
         above.grid(axis="y")
         below.grid(visible=False)
@@ -80,14 +81,18 @@ def _looks(arms: np.ndarray, pulls: np.ndarray) -> dict[int, dict[str, Any]]:
     return looks
 
 
-def _draw_mean(axes: Any, steps: np.ndarray, rewards: np.ndarray, look: dict[str, Any]) -> None:
-    """Draws a line that changes where its arm was pulled and continues to the end; steps are counted from 1."""
+def _draw_mean(axes: Any, steps: np.ndarray, rewards: np.ndarray, look: dict[str, Any], ends: np.ndarray | None) -> None:
+    """Draws a line that changes where its arm was pulled, or after each period, and continues to the end."""
     if not len(steps):
         return
     means = np.cumsum(rewards[steps]) / np.arange(1, len(steps) + 1)
     start = {"drawstyle": "steps-post", "marker": ".", "markersize": 3, "markevery": [0]}  # one pull alone is a point
     kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), POINTS)).round().astype(int))
-    axes.plot(np.append(steps[kept] + 1, len(rewards)), np.append(means[kept], means[-1]), **start, **look)
+    if ends is not None:
+        pulled = np.searchsorted(steps, ends)
+        ends, kept = ends[pulled > 0], pulled[pulled > 0] - 1
+    at = steps[kept] + 1 if ends is None else ends  # steps are counted from 1
+    axes.plot(np.append(at, len(rewards)), np.append(means[kept], means[-1]), **start, **look)
 
 
 def _draw_estimate(axes: Any, estimate: Estimate, arms: list[int], looks: dict[int, dict[str, Any]], steps: int) -> None:
@@ -109,13 +114,15 @@ def _draw_estimate(axes: Any, estimate: Estimate, arms: list[int], looks: dict[i
     axes.text(steps * (1.03 + 0.0125 * (len(arms) - 1)), 1.02, "estimate", transform=axes.get_xaxis_transform(), ha="center")
 
 
-def _draw_choices(axes: Any, chosen: np.ndarray, arms: np.ndarray, looks: dict[int, dict[str, Any]]) -> None:
-    """Draws a stroke for every choice; for a long log, the filled height of a window is the share of the arm in it."""
-    edges = np.unique(np.linspace(0, len(chosen), WINDOWS + 1).round().astype(int))
+def _draw_choices(
+    axes: Any, chosen: np.ndarray, arms: np.ndarray, looks: dict[int, dict[str, Any]], ends: np.ndarray | None
+) -> None:
+    """Draws a stroke for every choice; for a long log, or counts, the filled height of a window is the share of the arm in it."""
+    edges = np.unique(np.linspace(0, len(chosen), WINDOWS + 1).round().astype(int)) if ends is None else np.append(0, ends)
     for row, (arm, tick) in enumerate(zip(arms, axes.get_yticklabels(), strict=True)):
         tick.set_color(looks[arm]["color"])
         steps = np.flatnonzero(chosen == arm)
-        if len(chosen) <= EVERY:
+        if len(chosen) <= EVERY and ends is None:
             across, along = segments(steps + 1.0, np.full(len(steps), row - 0.38), np.full(len(steps), row + 0.38))
             width = float(np.clip(230 / len(chosen), 0.6, 3))
             axes.plot(along, across, color=looks[arm]["color"], linewidth=width, solid_capstyle="butt", gid=f"choices {arm}")
