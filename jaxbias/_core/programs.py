@@ -1,11 +1,12 @@
 """Compiled programs kept on disk, so that a later process neither traces nor lowers nor compiles them.
 
-JAX's own persistent cache is found by the lowered program, so that a process with a full cache still traces and lowers, which is
-two thirds of its start. Here a program is found by what it is made of: the function, its static arguments, the shapes and types of
-the others, the source of this package, and the versions and settings of JAX. `jax.experimental.serialize_executable` does the rest.
+JAX's own persistent cache finds a program by its lowered text, so that a process with a full cache still traces and lowers, which
+is two thirds of its start. Here a program is found by what it is made of: the function, its static arguments, the shapes and
+types of the others, the source of this package, and the versions and settings of JAX. JAX's `serialize_executable` does the rest.
 Only the command line turns it on. What cannot be described by such words, such as a policy of the user's own, goes through `jit`.
 """
 
+import dataclasses
 import enum
 import hashlib
 import os
@@ -110,6 +111,9 @@ def describe(value: Any) -> Any:
         return (type(value).__qualname__, *map(describe, value))
     if hasattr(value, "described"):  # what `jit` holds by identity
         return describe(value.described)
+    if _is_ours(type(value)) and dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return (type(value).__module__, type(value).__qualname__, describe(fields))
     if _is_ours(value) and "<" not in getattr(value, "__qualname__", "<"):
         return ("name", value.__module__, value.__qualname__)
     raise Indescribable(value)
