@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MISSES = "interval too low, too high"
 BY_PULLS = "Root mean squared error by pulls, in percent of the sample mean's"
+WHOLE = 10.0  # an error of this size is printed without decimals
 THIRDS = ("few", "middle", "many")  # as in `evaluation/figures.py`, which imports JAX
 AVERAGES = ("average_bias", "rms_bias", "average_mse", "average_width")
 
@@ -53,7 +54,7 @@ def print_by_pulls(console: Console, evaluation: "Evaluation") -> None:
     for name, figures in evaluation.methods.items():
         thirds = zip(figures.relative_rmse_by_pulls, figures.relative_rmse_by_pulls_stderr, strict=True)
         whole = (figures.relative_rmse, figures.relative_rmse_stderr)
-        add_row(console, table, name, *(_percent(*one) for one in (*thirds, whole)))
+        add_row(console, table, name, *(figure(100 * one, 100 * error, WHOLE, unit="%") for one, error in (*thirds, whole)))
     console.print(table)
 
 
