@@ -77,7 +77,7 @@ def methods_of(names: Sequence[str], setting: Setting, num_paths: int, num_round
         "bias_corrected": partial(jb.bias_corrected, num_paths=num_paths),
         "proportional": partial(jb.bias_corrected, num_paths=num_paths, proportional=True),
         "mean_matching": partial(jb.mean_matching, num_paths=num_paths),
-        "unbiased": lambda *given: jb.unbiased(*given[:3], by_orders, **chains),
+        "unbiased": lambda *given: jb.unbiased(given[0], given[1], given[2], by_orders, **chains),
         "unbiased_sums": partial(jb.unbiased, **chains),
     }
     return {"sample_mean": naive, **{name: known[name] for name in names}}

@@ -15,11 +15,13 @@ import platform
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.experimental import serialize_executable
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh
@@ -52,7 +54,7 @@ class Programs:
 
     def run(self, function: Callable[..., Any], jitted: Any, static: tuple[Any, ...], numbers: list[Any]) -> Any:
         """`jitted(*static, numbers)`, by a program from the folder where there is one."""
-        if self.folder is None or not _is_alone_on_cpu() or any(isinstance(one, jax.core.Tracer) for one in numbers):
+        if self.folder is None or not _is_alone_on_cpu() or any(isinstance(one, Tracer) for one in numbers):
             return jitted(*static, numbers)
         key = (function, *static, tuple(map(_kind, numbers)), _settings())
         if key not in self.loaded:
@@ -159,7 +161,7 @@ def _machine() -> tuple[Any, ...]:
     """The versions, devices and instructions that a program was compiled for."""
     information = Path("/proc/cpuinfo")
     flags = [line for line in information.read_text().splitlines() if line.startswith("flags")] if information.exists() else []
-    versions = (jax.__version__, jax.lib.__version__, platform.python_version(), platform.machine(), tuple(flags[:1]))
+    versions = (jax.__version__, version("jaxlib"), platform.python_version(), platform.machine(), tuple(flags[:1]))
     devices = jax.devices()
     return (*versions, os.environ.get("XLA_FLAGS", ""), devices[0].device_kind, len(devices))
 

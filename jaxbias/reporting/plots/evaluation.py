@@ -86,12 +86,12 @@ def _draw_errors(axes: Any, evaluation: Evaluation) -> None:
         for mark, third, value in zip(THIRD_MARKS, THIRDS, figures.relative_rmse_by_pulls, strict=True):
             look = {"marker": mark, "markersize": 6, "color": _look(method)["color"], "markerfacecolor": PAPER}
             axes.plot([100 * value], at, linestyle="", gid=f"{third} {method}", **look)
-        whole = (np.array([100 * one]) for one in (figures.relative_rmse, figures.relative_rmse_stderr))
-        _draw_points(axes, method, *whole, at, "error")
+        share, error = (np.array([100 * one]) for one in (figures.relative_rmse, figures.relative_rmse_stderr))
+        _draw_points(axes, method, share, error, at, "error")
 
 
 def _draw_coverage(axes: Any, evaluation: Evaluation) -> None:
     places = _method_axis(axes, list(evaluation.methods), 100 * evaluation.level)
     for place, (method, figures) in zip(places, evaluation.methods.items(), strict=True):
-        shares = (np.array([100 * one]) for one in (figures.average_coverage, figures.average_coverage_stderr))
-        _draw_points(axes, method, *shares, np.array([place]), "coverage")
+        share, error = (np.array([100 * one]) for one in (figures.average_coverage, figures.average_coverage_stderr))
+        _draw_points(axes, method, share, error, np.array([place]), "coverage")
