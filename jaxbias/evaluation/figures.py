@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbias._core.errors import ArgumentError
-from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.history import History
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 THIRDS = ("few", "middle", "many")  # pulls of an arm, over the logs
 FEWEST = 2  # squares that a ratio has an error of
+# One pull has a mean, and no interval where sigma is not known. Without such arms the sample mean would look less biased.
+MEAN_ALONE = (Status.PULLED_ONCE, Status.TOO_FEW_PULLS, Status.NO_SPREAD)
 BY_PULLS = ("rmse_by_pulls", "relative_rmse_by_pulls")
 
 
@@ -32,7 +34,8 @@ class MethodFigures(NamedTuple):
             the third that pulled it the most, over all arms.
         relative_rmse: the root mean squared error over that of the sample mean in the same logs.
         relative_rmse_by_pulls: the same by thirds of the pulls. The errors of these ratios are those of paired differences.
-        usable: the share of estimates that exist and have converged; only these count.
+        usable: the share of estimates that exist and have converged; only these count, and in bias and error also means whose pulls
+            were too few for an interval.
     """
 
     bias: np.ndarray
@@ -93,7 +96,8 @@ def summarise_estimates(estimate: Estimate, logs: TrueLogs) -> MethodFigures:
     mean = logs.mean
     values, lower, upper = (np.asarray(part, np.float64) for part in (estimate.mean, estimate.lower, estimate.upper))
     usable = np.asarray(estimate.converged) & np.isfinite(values)
-    error = np.where(usable, values - mean, np.nan)
+    estimated = np.isfinite(values) & (usable | np.isin(np.asarray(estimate.status), MEAN_ALONE))
+    error = np.where(estimated, values - mean, np.nan)
     bounded = usable & np.isfinite(lower) & np.isfinite(upper)
     by_name = {
         "bias": error,

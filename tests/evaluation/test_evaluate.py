@@ -92,6 +92,9 @@ def test_functions_of_ones_own_a_frame_and_a_table():
 def test_what_the_estimators_are_told_may_differ_and_reasons_are_kept():
     options = dict(methods=["sample_mean", "conditional_mle"], num_trials=50, assumed=jb.Normal(sigma=None))
     found = jb.evaluate(KEY, *PROBLEM, **options)
+    known = jb.evaluate(KEY, *PROBLEM, methods=["sample_mean"], num_trials=50)
     assert list(found.methods) == ["sample_mean"]
+    np.testing.assert_allclose(found.methods["sample_mean"].bias, known.methods["sample_mean"].bias)  # of arms pulled once too
+    assert np.any(found.methods["sample_mean"].usable < 1)
     assert found.reasons["conditional_mle"].argument == "policy"
     assert jnp.isfinite(found.methods["sample_mean"].width).all()
