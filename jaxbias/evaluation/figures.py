@@ -34,8 +34,8 @@ class MethodFigures(NamedTuple):
             the third that pulled it the most, over all arms.
         relative_rmse: the root mean squared error over that of the sample mean in the same logs.
         relative_rmse_by_pulls: the same by thirds of the pulls. The errors of these ratios are those of paired differences.
-        usable: the share of estimates that exist and have converged; only these count, and in bias and error also means whose pulls
-            were too few for an interval.
+        usable: the share of estimates that exist and have converged; only these count, and in bias and error also means whose
+            pulls were too few for an interval.
     """
 
     bias: np.ndarray
