@@ -68,6 +68,7 @@ class Programs:
             words = repr((function.__module__, function.__qualname__, describe(static), kinds, _source(), _machine()))
         except Indescribable:
             return ordinary
+        _prepare_linear_algebra()
         path = self.folder / FILE.format(hashlib.sha256(words.encode()).hexdigest())
         if path.exists():
             try:
@@ -185,7 +186,6 @@ def _dump(program: Any) -> bytes:
 
 
 def _load(content: bytes) -> Callable[..., Any]:
-    _prepare_linear_algebra()
     payload, arguments, skeleton, number = pickle.loads(content)
     result = jax.tree.structure(skeleton)
     return serialize_executable.deserialize_and_load(payload, arguments, result, execution_devices=jax.devices()[:number])
