@@ -10,11 +10,12 @@ averaged over the arms.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
-from common import finish, machine, parser, print_machine, print_quality, quality, timed
+from common import finish, machine, measure_quality, naive, parser, print_machine, print_quality
 
 import jaxbias as jb
 
@@ -25,25 +26,20 @@ FAMILY = jb.Normal(sigma=1.0)
 RULE = jb.StopAtMean(threshold=0.9, arm=0, first=10)
 STOPPED_MEAN, STOPPED_STEPS = [0.5, 0.5], 60
 
-Method = Callable[[jb.History, Any], jb.Estimate]
-BATCHED: dict[str, Method] = {
-    "sample_mean": lambda history, _: jb.sample_mean(history, FAMILY),
-    "batched_ols": lambda history, _: jb.batched_ols(history, FAMILY),
-    "mean_matching": lambda history, policy: jb.mean_matching(jax.random.key(1), history, policy, FAMILY),
-    "conditional_mle": lambda history, policy: jb.conditional_mle(jax.random.key(1), history, policy, FAMILY, num_paths=256),
+BATCHED: dict[str, Any] = {  # as functions of the key, the history, the policy and the family
+    "sample_mean": naive,
+    "batched_ols": lambda *given: jb.batched_ols(given[1], given[3]),
+    "mean_matching": jb.mean_matching,
+    "conditional_mle": partial(jb.conditional_mle, num_paths=256),
 }
-STOPPED: dict[str, Method] = {
-    "sample_mean": lambda history, _: jb.sample_mean(history, FAMILY),
-    "mean_matching": lambda history, policy: jb.mean_matching(jax.random.key(1), history, policy, FAMILY, stop=RULE),
-}
+STOPPED: dict[str, Any] = {"sample_mean": naive, "mean_matching": partial(jb.mean_matching, stop=RULE)}
 
 
-def measure(setting: str, history: jb.History, policy: Any, mean: Sequence[float], methods: dict[str, Method]) -> list[Any]:
+def measure(setting: str, problem: Sequence[Any], trials: int, methods: dict[str, Any], **design: Any) -> list[Any]:
     """A row for each method."""
     rows = []
     for method, estimate_by in methods.items():
-        seconds, _, estimate = timed(lambda by=estimate_by: by(history, policy))
-        rows.append({"setting": setting, "method": method, "seconds": seconds, **quality(history, estimate, mean)})
+        rows.append(measure_quality(setting, method, estimate_by, problem, trials, **design))
         print_quality(rows[-1])
     return rows
 
@@ -52,22 +48,17 @@ def in_batches(trials: int, chosen: Sequence[str]) -> list[Any]:
     rows = []
     for name, policy in POLICIES.items():
         for allocation in ("independent", "shares"):
-            options: dict[str, Any] = dict(
-                num_steps=SIZE * NUMBER, num_trials=trials, batch_size=SIZE, allocation=allocation, progress=False
-            )
-            history = jb.simulate(jax.random.key(11), policy, FAMILY, MEAN, **options)
             methods = {method: by for method, by in BATCHED.items() if method in chosen}
             if allocation == "shares":
                 methods.pop("conditional_mle", None)
-            rows += measure(f"{name}, {allocation}", history, policy, MEAN, methods)
+            problem = (policy, FAMILY, MEAN, SIZE * NUMBER)
+            rows += measure(f"{name}, {allocation}", problem, trials, methods, batch_size=SIZE, allocation=allocation)
     return rows
 
 
 def stopped(trials: int) -> list[Any]:
-    policy = jb.Uniform()
-    options: dict[str, Any] = dict(num_steps=STOPPED_STEPS, num_trials=trials, stop=RULE, progress=False)
-    history = jb.simulate(jax.random.key(11), policy, FAMILY, STOPPED_MEAN, **options)
-    return measure("Uniform, stopped when arm 0 is at 0.9", history, policy, STOPPED_MEAN, STOPPED)
+    problem = (jb.Uniform(), FAMILY, STOPPED_MEAN, STOPPED_STEPS)
+    return measure("Uniform, stopped when arm 0 is at 0.9", problem, trials, STOPPED, stop=RULE)
 
 
 def sources(trials: int) -> dict[str, Any]:

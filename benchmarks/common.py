@@ -121,21 +121,31 @@ def finish(found: dict[str, Any], path: Path | None) -> None:
         path.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def quality(history: jb.History, estimate: jb.Estimate, mean: Sequence[float]) -> dict[str, float]:
-    """How good an estimate is over many logs, against the sample means: bias, mean squared error, coverage; with their errors."""
-    original = np.asarray(history.statistics.mean, np.float64) - mean
-    off = np.asarray(estimate.mean, np.float64) - mean
-    root, bias = np.sqrt(len(off)), original.mean()
-    inside = (np.asarray(estimate.lower) <= mean) & (np.asarray(estimate.upper) >= mean)
+def naive(*given: Any) -> jb.Estimate:
+    """The sample mean as a method of `evaluate`, which gives it the key, the history, the policy and the family."""
+    return jb.sample_mean(given[1], given[3])
+
+
+def measure_quality(setting: str, method: str, estimate_by: Any, problem: Sequence[Any], trials: int, **design: Any) -> Any:
+    """A row on how good an estimate is over many logs, against the sample means: bias, MSE, coverage; with their errors."""
+    methods = {"sample_mean": naive, method: estimate_by}
+    options: Any = dict(methods=methods, num_trials=trials, **design)
+    given: Any = (jax.random.key(11), *problem)
+    seconds, _, found = timed(lambda: jb.evaluate(*given, **options))
+    original, ours = found.methods["sample_mean"], found.methods[method]
+    bias = original.average_bias
     return {
+        "setting": setting,
+        "method": method,
+        "seconds": seconds,
         "bias": bias,
-        "bias_stderr": original.mean(axis=1).std() / root,
-        "left": 100 * off.mean() / bias,
-        "left_stderr": 100 * off.mean(axis=1).std() / root / abs(bias),
-        "mse": 100 * np.square(off).mean() / np.square(original).mean(),
-        "coverage": 100 * inside.mean(),
-        "coverage_stderr": 100 * inside.mean(axis=1).std() / root,
-        "converged": 100 * float(np.mean(estimate.converged)),
+        "bias_stderr": original.average_bias_stderr,
+        "left": 100 * ours.average_bias / bias,
+        "left_stderr": 100 * ours.average_bias_stderr / abs(bias),
+        "mse": 100 * ours.relative_rmse**2,
+        "coverage": 100 * ours.average_coverage,
+        "coverage_stderr": 100 * ours.average_coverage_stderr,
+        "converged": 100 * float(np.mean(ours.usable)),
     }
 
 

@@ -4,20 +4,23 @@
     python benchmarks/estimates.py --scale 3 --method shrinkage --method bias_corrected
     python benchmarks/estimates.py --settings more           # settings beyond the paper's
     python benchmarks/estimates.py --settings random --method conditional_mle --method conditional_posterior
+    python benchmarks/estimates.py --settings pulls --method shrinkage --method proportional --trials 500
 
 Normal rewards with sigma 1 and the paper's means (times --scale), every arm pulled once first. The average bias left, the root
-mean square of the biases left of the arms, and the mean squared error are in percent of those of the sample means; the width is
-relative to the sample means' interval. --settings random are those of the conditional likelihood, whose choices were random.
+mean square of the biases left of the arms, and the mean squared error are in percent of those of the sample means; so is the root
+mean squared error by thirds of the pulls that an arm got. The width is relative to the sample means' interval. `proportional` is
+`bias_corrected` as `debias` calls it. --settings random are those of the conditional likelihood, whose choices were random.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from common import finish, machine, parser, print_machine, timed
+from common import finish, machine, naive, parser, print_machine, timed
 
 import jaxbias as jb
 
@@ -31,6 +34,7 @@ class Setting(NamedTuple):
     mean: tuple[float, ...]
     num_steps: int
     family: Any = jb.Normal()
+    design: Mapping[str, Any] = MappingProxyType({})
 
 
 SETTINGS = {
@@ -66,10 +70,20 @@ SETTINGS = {
         Setting("eps-Greedy T=200, 0.02/0.03/0.025", jb.EpsilonGreedy(0.1), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
         Setting("BetaThompson T=200, 0.02/0.03/0.025", jb.BetaThompson(), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
     ),
+    "pulls": (
+        Setting("lil'UCB T=300 K=3", jb.LilUCB(), (1.0, 0.75, 0.5), 300),
+        Setting("Thompson T=300 K=3", jb.Thompson(), (1.0, 0.75, 0.5), 300),
+        Setting("BetaThompson T=200, Bernoulli 0.3", jb.BetaThompson(), (0.3, 0.35), 200, jb.Bernoulli()),
+        Setting("eps-Greedy T=200, Bernoulli 0.02", jb.EpsilonGreedy(0.1), (0.02, 0.03, 0.025), 200, jb.Bernoulli()),
+        Setting("Thompson, 10 batches of 50", jb.Thompson(), (*FIVE, 0.0), 500, design={"batch_size": 50}),
+        Setting("eps-Greedy T=3000, Bernoulli 0.3", jb.EpsilonGreedy(0.1), (0.30, 0.35, 0.32, 0.28), 3000, jb.Bernoulli()),
+        Setting("eps-Greedy T=3000, Bernoulli 0.05", jb.EpsilonGreedy(0.1), (0.05, 0.06, 0.055, 0.045), 3000, jb.Bernoulli()),
+    ),
 }
 METHODS = (
     "shrinkage",
     "bias_corrected",
+    "proportional",
     "mean_matching",
     "unbiased",
     "unbiased_sums",
@@ -78,77 +92,77 @@ METHODS = (
 )
 
 
-FIGURES = (("left", 0), ("mse", 0), ("coverage", 1))  # with their digits
-
-
-def estimate(method: str, history: jb.History, setting: Setting, num_paths: int, num_rounds: int) -> Any:
-    key, given = jax.random.key(1), (history, setting.policy, setting.family)
-    if method == "shrinkage":
-        return jb.shrinkage(history, setting.family)
-    if method in ("unbiased", "unbiased_sums"):
-        family = None if method == "unbiased" and isinstance(setting.family, jb.Normal) else setting.family
-        return jb.unbiased(key, *given[:2], family, num_chains=8, num_rounds=num_rounds)
-    return getattr(jb, method)(key, *given, num_paths=num_paths)
+def methods_of(names: Sequence[str], setting: Setting, num_paths: int, num_rounds: int) -> dict[str, Any]:
+    """The sample mean and these methods, as functions for `evaluate`."""
+    chains: Any = dict(num_chains=8, num_rounds=num_rounds)
+    by_orders = None if isinstance(setting.family, jb.Normal) else setting.family
+    known = {
+        "shrinkage": lambda *given: jb.shrinkage(given[1], given[3]),
+        "bias_corrected": partial(jb.bias_corrected, num_paths=num_paths),
+        "proportional": partial(jb.bias_corrected, num_paths=num_paths, proportional=True),
+        "mean_matching": partial(jb.mean_matching, num_paths=num_paths),
+        "unbiased": lambda *given: jb.unbiased(given[0], given[1], given[2], by_orders, **chains),
+        "unbiased_sums": partial(jb.unbiased, **chains),
+        "conditional_mle": partial(jb.conditional_mle, num_paths=num_paths),
+        "conditional_posterior": partial(jb.conditional_posterior, num_paths=num_paths),
+    }
+    return {"sample_mean": naive, **{name: known[name] for name in names}}
 
 
 def measure(setting: Setting, method: str, scale: float, trials: int, num_paths: int, num_rounds: int) -> dict[str, Any]:
     """One row of the table."""
     mean = np.asarray(setting.mean) * scale
     family = jb.Normal() if isinstance(setting.family, jb.Normal) else setting.family
-    history = jb.simulate(
-        jax.random.key(5),
-        setting.policy,
-        family,
-        jnp.asarray(mean, jnp.float32),
-        num_steps=setting.num_steps,
-        num_trials=trials,
-        progress=False,
-    )
-    naive = jb.sample_mean(history, setting.family)
-    seconds, _, found = timed(lambda: estimate(method, history, setting, num_paths, num_rounds))
-    original, off = (np.asarray(one.mean, float) - mean for one in (naive, found))
-    width, naive_width = (np.asarray(one.upper - one.lower, float) for one in (found, naive))
-    inside = (np.asarray(found.lower) <= mean) & (np.asarray(found.upper) >= mean)
-    bias, rms = original.mean(), np.sqrt(np.square(original.mean(axis=0)).mean())
-    finite = np.isfinite(naive_width) & np.isfinite(width)
-    squares, original_squares = np.square(off), np.square(original)
-    share = squares.mean() / original_squares.mean()
-    apart = squares.mean(axis=1) - share * original_squares.mean(axis=1)  # for the standard error of a ratio
+    problem = (jax.random.key(5), setting.policy, family, mean, setting.num_steps)
+    methods = methods_of([method], setting, num_paths, num_rounds)
+    options: Any = dict(methods=methods, num_trials=trials, assumed=setting.family, **setting.design)
+    seconds, _, found = timed(lambda: jb.evaluate(*problem, **options))
+    original, ours = found.methods["sample_mean"], found.methods[method]
+    bias, error = original.average_bias, ours.relative_rmse
     return {
         "setting": setting.name,
         "method": method,
         "seconds": seconds,
         "bias": bias,
-        "left": 100 * off.mean() / bias,
-        "left_stderr": 100 * off.mean(axis=1).std() / np.sqrt(trials) / abs(bias),
-        "rms_left": 100 * np.sqrt(np.square(off.mean(axis=0)).mean()) / rms,
-        "mse": 100 * share,
-        "mse_stderr": 100 * apart.std() / np.sqrt(trials) / original_squares.mean(),
-        "mse_by_arm": (100 * squares.mean(axis=0) / original_squares.mean(axis=0)).tolist(),
-        "coverage": 100 * inside.mean(),
-        "coverage_stderr": 100 * inside.mean(axis=1).std() / np.sqrt(trials),
-        "coverage_by_arm": (100 * inside.mean(axis=0)).tolist(),
-        "least_coverage": 100 * inside.mean(axis=0).min(),
-        "width": width[finite].mean() / naive_width[finite].mean(),
-        "converged": 100 * float(np.mean(found.converged)),
-        "bias_by_arm": off.mean(axis=0).tolist(),
-        "bias_by_arm_stderr": (off.std(axis=0) / np.sqrt(trials)).tolist(),
-        "original_by_arm": original.mean(axis=0).tolist(),
+        "left": 100 * ours.average_bias / bias,
+        "left_stderr": 100 * ours.average_bias_stderr / abs(bias),
+        "rms_left": 100 * ours.rms_bias / original.rms_bias,
+        "mse": 100 * error**2,
+        "mse_stderr": 200 * error * ours.relative_rmse_stderr,
+        "by_pulls": (100 * ours.relative_rmse_by_pulls).tolist(),
+        "by_pulls_stderr": (100 * ours.relative_rmse_by_pulls_stderr).tolist(),
+        "coverage": 100 * ours.average_coverage,
+        "least_coverage": 100 * float(np.min(ours.coverage)),
+        "width": ours.average_width / original.average_width,
+        "converged": 100 * float(np.mean(ours.usable)),
+        "bias_by_arm": ours.bias.tolist(),
+        "bias_by_arm_stderr": ours.bias_stderr.tolist(),
+        "original_by_arm": original.bias.tolist(),
     }
 
 
 def print_row(row: dict[str, Any] | None) -> None:
-    columns = "{:35} {:21} {:>12} {:>5} {:>11} {:>18} {:>6} {:>6} {:>8}  {}"
+    columns = "{:34} {:14} {:>11} {:>4} {:>8} {:>27} {:>15} {:>5} {:>6} {:>7}  {}"
     if row is None:
-        names = ("setting", "method", "% bias left", "rms", "% MSE", "coverage, least", "width", "conv.", "seconds")
-        print(columns.format(*names, "bias and % MSE by arm"))
+        heads = (
+            "% bias left",
+            "rms",
+            "% MSE",
+            "% RMSE few, middle, many",
+            "coverage, least",
+            "width",
+            "conv.",
+            "seconds",
+            "by arm",
+        )
+        print(columns.format("setting", "method", *heads))
         return
+    left, mse = f"{row['left']:.0f} ± {row['left_stderr']:.0f}", f"{row['mse']:.0f} ± {row['mse_stderr']:.0f}"
+    pulls = " ".join(f"{one:.0f} ± {error:.0f}" for one, error in zip(row["by_pulls"], row["by_pulls_stderr"], strict=True))
+    coverage = f"{row['coverage']:.1f}, {row['least_coverage']:.1f}"
+    numbers = (f"{row['rms_left']:.0f}", mse, pulls, coverage, f"{row['width']:.2f}", f"{row['converged']:.1f}")
     by_arm = " ".join(f"{bias:.3f}" for bias in row["bias_by_arm"][:5])
-    by_arm += ", " + " ".join(f"{mse:.0f}" for mse in row["mse_by_arm"][:5])
-    left, mse, coverage = (f"{row[name]:.{digits}f} ± {row[f'{name}_stderr']:.{digits}f}" for name, digits in FIGURES)
-    numbers = (f"{row['rms_left']:.0f}", mse, f"{coverage}, {row['least_coverage']:.1f}", f"{row['width']:.2f}")
-    last = (f"{row['converged']:.1f}", f"{row['seconds']:.1f}", by_arm)
-    print(columns.format(row["setting"], row["method"], left, *numbers, *last), flush=True)
+    print(columns.format(row["setting"], row["method"], left, *numbers, f"{row['seconds']:.1f}", by_arm), flush=True)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -176,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_row(None)
     found["rows"] = []
     for number, setting in enumerate(SETTINGS[chosen.settings]):
-        for method in chosen.method or METHODS[:3]:
+        for method in chosen.method or METHODS[:4]:
             if chosen.only is None or number in chosen.only:
                 found["rows"].append(measure(setting, method, chosen.scale, chosen.trials, chosen.paths, chosen.rounds))
                 print_row(found["rows"][-1])

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from common import finish, machine, parser, print_machine, print_quality, quality, timed
+from common import finish, machine, measure_quality, parser, print_machine, print_quality, timed
 
 import jaxbias as jb
 
@@ -26,14 +26,9 @@ FIVE = [0.3, 0.35, 0.25, 0.3, 0.2]
 
 def measure(name: str, mean: Sequence[float], trials: int) -> list[dict[str, Any]]:
     """One row for each method."""
-    policy, family = POLICIES[name], jb.Bernoulli()
-    history = jb.simulate(jax.random.key(12), policy, family, mean, num_steps=STEPS, num_trials=trials, progress=False)
-    rows = []
+    problem, rows = (POLICIES[name], jb.Bernoulli(), mean, STEPS), []
     for method, estimate_by in METHODS.items():
-        seconds, _, estimate = timed(lambda by=estimate_by: by(jax.random.key(1), history, policy, family))
-        setting = f"{name}, {'/'.join(map(str, mean))}"
-        rows.append({"setting": setting, "method": method, "seconds": seconds, **quality(history, estimate, mean)})
-        rows[-1]["at_edge"] = 100 * float(np.mean(np.asarray(estimate.status) == jb.Status.AT_EDGE))
+        rows.append(measure_quality(f"{name}, {'/'.join(map(str, mean))}", method, estimate_by, problem, trials))
         print_quality(rows[-1])
     return rows
 

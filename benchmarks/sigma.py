@@ -4,22 +4,27 @@
 
 Logs of 40 steps, three arms (1.0, 0.75, 0.5), Normal rewards of sigma 1, every arm pulled once first. Bias is the average over
 arms; what is left of it is in percent of that of the sample means of the policy without noise (as in the paper's tables), and of
-the sample means of the same logs. Coverage is of 95% intervals, over all arms of all logs; standard errors are over logs.
+the sample means of the same logs. Coverage is of 95% intervals, over all arms of all logs; standard errors are over logs. Only
+estimates that have converged count.
 """
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from common import finish, machine, parser, print_machine, timed
+from common import finish, machine, naive, parser, print_machine, timed
 
 import jaxbias as jb
 
 MEAN, STEPS, LOGS = np.array([1.0, 0.75, 0.5]), 40, 1_000
 FAMILIES = {"known": jb.Normal(sigma=1.0), "one": jb.Normal(sigma=None), "each": jb.Normal(sigma="each")}
-METHODS = {"conditional_mle": (jb.conditional_mle, 256), "mean_matching": (jb.mean_matching, 1024)}
+METHODS: dict[str, Any] = {
+    "conditional_mle": partial(jb.conditional_mle, num_paths=256),
+    "mean_matching": partial(jb.mean_matching, num_paths=1024),
+}
 POLICIES = {  # with the noise that the logs have, without it, and the methods that apply
     "Greedy, tau 1": (jb.Greedy(tau=1.0), jb.Greedy(), tuple(METHODS)),
     "lil' UCB, tau 1": (jb.LilUCB(tau=1.0), jb.LilUCB(), tuple(METHODS)),
@@ -28,34 +33,30 @@ POLICIES = {  # with the noise that the logs have, without it, and the methods t
 }
 
 
-def averaged(by_log: np.ndarray) -> dict[str, float]:
-    return {"value": float(np.mean(by_log)), "stderr": float(np.std(by_log) / np.sqrt(len(by_log)))}
-
-
 def measure(policy: Any, original: float, method: str, sigma: str, logs: int) -> dict[str, Any]:
     """One row: what a method leaves of the bias of these logs, and how often its intervals cover."""
-    history = jb.simulate(jax.random.key(7), policy, FAMILIES["known"], MEAN, STEPS, logs, progress=False)
-    estimator, paths = METHODS[method]
-    run = lambda: estimator(jax.random.key(1), history, policy, FAMILIES[sigma], num_paths=paths)
-    seconds, _, found = timed(run)
-    ends, means = (np.asarray(part, float) for part in ((found.lower, found.upper), found.mean))
-    sample_means, has_interval = np.asarray(history.statistics.mean, float), np.isfinite(ends).all(axis=0)
-    inside = (ends[0] <= MEAN) & (ends[1] >= MEAN)
-    share = averaged(inside.sum(axis=1) - (inside[has_interval].mean()) * has_interval.sum(axis=1))
-    finite = np.isfinite(means).all(axis=1)  # those without are not believed, and are counted as such
-    bias, own = (averaged((values - MEAN).mean(axis=1)) for values in (means[finite], sample_means))
+    kept: list[jb.Estimate] = []
+
+    def estimate_by(*given: Any) -> jb.Estimate:
+        kept.append(METHODS[method](*given))
+        return kept[0]
+
+    methods: Any = {"sample_mean": naive, method: estimate_by}
+    problem = (jax.random.key(7), policy, FAMILIES["known"], MEAN, STEPS)
+    seconds, _, found = timed(lambda: jb.evaluate(*problem, methods=methods, num_trials=logs, assumed=FAMILIES[sigma]))
+    own, ours = found.methods["sample_mean"], found.methods[method]
     return {
         "method": method,
         "sigma": sigma,
         "original": original,
-        "sample_mean": own,
-        "bias": bias,
-        "left": 100 * bias["value"] / original,
-        "left_of_own": 100 * bias["value"] / own["value"],
-        "coverage": {"value": float(inside[has_interval].mean()), "stderr": share["stderr"] * logs / has_interval.sum()},
-        "width": float(np.nanmedian(ends[1] - ends[0])),
-        "sigma_found": float(np.nanmean(found.diagnostics.get("sigma", 1.0))),
-        "converged": float(np.mean(found.converged)),
+        "sample_mean": {"value": own.average_bias, "stderr": own.average_bias_stderr},
+        "bias": {"value": ours.average_bias, "stderr": ours.average_bias_stderr},
+        "left": 100 * ours.average_bias / original,
+        "left_of_own": 100 * ours.average_bias / own.average_bias,
+        "coverage": {"value": ours.average_coverage, "stderr": ours.average_coverage_stderr},
+        "width": ours.average_width,
+        "sigma_found": float(np.nanmean(kept[0].diagnostics.get("sigma", 1.0))),
+        "converged": float(np.mean(ours.usable)),
         "seconds": seconds,
     }
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from jaxbias._core.programs import PROGRAMS
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -21,6 +23,11 @@ class Opaque:
 
     def __init__(self, value: Any):
         self.value = value
+
+    @property
+    def described(self) -> Any:
+        """What a description of it describes."""
+        return self.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -68,7 +75,8 @@ def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = (
 
     @wraps(function)
     def outer(*args: Any, **kwargs: Any) -> Any:
-        return inner(*divide(*args, **kwargs))
+        frame, fixed, numbers = divide(*args, **kwargs)
+        return PROGRAMS.run(function, inner, (frame, fixed), numbers)
 
     outer.lower = lambda *args, **kwargs: inner.lower(*divide(*args, **kwargs))  # pyright: ignore  (as of `jit`)
     outer.cache_size = inner._cache_size  # pyright: ignore  (how often it was compiled, for tests)

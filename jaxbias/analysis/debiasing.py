@@ -13,17 +13,18 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
+from jaxbias.analysis.candidates import evaluate_candidates
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
-from jaxbias.analysis.limits import EVALUATION_PATHS, bias_trials, evaluated_logs, matching_paths, too_long, too_slow
+from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
 from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
 from jaxbias.estimators.registry import METHODS
 from jaxbias.estimators.sigma import check_spread
-from jaxbias.evaluation import Evaluation, evaluate_like
+from jaxbias.evaluation import Evaluation
 from jaxbias.history import History, check_history
 from jaxbias.logs import Log, read_log
 from jaxbias.policies import Policy, check_policy, complete_policy
@@ -227,19 +228,13 @@ def _evaluate(
     request: Request,
 ) -> Evaluation | None:
     """How the methods do on logs simulated at the estimates; None where there is nothing to correct, or no choice, or no time."""
-    number, methods = evaluated_logs(history), to_evaluate(comparison)
+    number, methods = evaluated_logs(history), to_evaluate(comparison, request.methods or ())
     known = fit is not None and fit.fits and complete_policy(policy).is_adaptive
     unpulled = bool(np.any(comparison.pulls == 0))
     if not (request.evaluate and known and number) or unpulled or len(set(methods) - {"sample_mean"}) < 2:
         return None
     request.report(Stage.EVALUATING)
-    base = comparison.estimates["bias_corrected" if "bias_corrected" in methods else methods[-1]]
-    simulated = family
-    if isinstance(family, UnknownSigma):
-        simulated = Normal(sigma=estimated_sigma(base, sigma_within_arms(history, family)))
-    options: Any = dict(level=request.level, assumed=family, num_paths=EVALUATION_PATHS, **request.ending)
-    everything = list(dict.fromkeys(["sample_mean", *methods]))
-    return evaluate_like(key, history, policy, simulated, base.mean, methods=everything, num_trials=number, **options)
+    return evaluate_candidates(key, history, policy, family, comparison, methods, number, **request.ending)
 
 
 def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, request: Request) -> ArmBias | None:

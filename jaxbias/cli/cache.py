@@ -32,6 +32,9 @@ def use_cache() -> None:
     if os.access(directory, os.W_OK):
         import jax
 
+        from jaxbias._core.programs import PROGRAMS
+
         jax.config.update("jax_compilation_cache_dir", str(directory))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # most programs are small, and there are many
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        PROGRAMS.keep_in(directory)

@@ -1,6 +1,7 @@
 """`jaxbias evaluate`: how the methods do in an experiment that is simulated many times."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from jaxbias.cli.simulating import build_problem
 from jaxbias.naming.building import build_stop, settings_of
 from jaxbias.naming.names import Allocation, FamilyName, PolicyName
 from jaxbias.reporting import terminal as report
+from jaxbias.reporting.pictures import check_picture, write_picture
 
 MEANS = [1.0, 0.75]  # the first two arms of the paper's experiments
 
@@ -42,9 +44,14 @@ def evaluate(
     paths: Annotated[int, typer.Option(help="Paths simulated for each log by the methods that simulate.")] = 1024,
     seed: Seed = 0,
     as_json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--plot", help="Also draw it: a .png or .svg file.", metavar="FILE", show_default=False)
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:
     """Measure bias, error, coverage and width of each method in a simulated experiment."""
+    if out is not None:
+        check_picture(out)  # before the work, not after it
     built, rewards, means = build_problem(policy, given, family, sigma, mean)
     use_cache()
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
@@ -68,6 +75,8 @@ def evaluate(
         **told,
     )
     name_of = option_names(None)
+    if out is not None:
+        write_picture(jb.plots.plot_evaluation(found), out, title="How the methods do")
     if as_json:
         settings = settings_of(policy, built, rewards)
         settings |= {"mean": mean, "steps": steps, "trials": trials, "seed": seed, "version": jb.__version__, **stopping}

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.inversion.intervals import ENOUGH_PATHS, with_interval_of
 from jaxbias.estimators.registry import METHODS, Method, Need
 from jaxbias.history import History, check_history
 from jaxbias.policies import Policy
@@ -19,6 +21,8 @@ from jaxbias.stopping import StoppingRule
 
 if TYPE_CHECKING:
     import pandas
+
+INVERSION = "test_inversion"  # whose intervals other methods have
 
 
 def missing_needs(method: Method, history: History) -> set[Need]:
@@ -46,7 +50,35 @@ def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
         raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}")
     if "family" in method.takes:
         asked["family"] = question["family"]
-    return method.function(**asked)
+    return method.function(**asked, **method.options)
+
+
+class _Intervals:
+    """The intervals of test inversion, which are computed once for all methods of a comparison."""
+
+    def __init__(self, key: PRNGKeyArray, question: dict[str, Any], num_paths: int) -> None:
+        self.question = {**question, "key": jax.random.fold_in(key, list(METHODS).index(INVERSION))}
+        self.num_paths = num_paths
+
+    @cached_property
+    def inverted(self) -> Estimate | ArgumentError:
+        """All of them, or why there are none."""
+        method = METHODS[INVERSION]
+        try:
+            return apply_method(dataclasses.replace(method, options={"num_paths": self.num_paths}), self.question)
+        except ArgumentError as error:
+            return error
+
+    def of(self, method: Method, question: dict[str, Any]) -> Estimate:
+        """The estimate of a method that has such intervals."""
+        if method.name == INVERSION:
+            if isinstance(self.inverted, ArgumentError):
+                raise self.inverted
+            return self.inverted
+        estimate = apply_method(dataclasses.replace(method, options={**method.options, "interval": "delta"}), question)
+        if isinstance(self.inverted, ArgumentError):  # such as of a family without a likelihood of sums
+            return estimate
+        return with_interval_of(self.inverted, estimate, question["level"])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +148,7 @@ def compare(
     num_steps: int | None = None,
     scale: ArrayLike | None = None,
     num_paths: int = 2048,
+    interval_paths: int = ENOUGH_PATHS,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
@@ -132,6 +165,7 @@ def compare(
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
         num_paths: that `mean_matching` and `bias_corrected` simulate at each mean vector.
+        interval_paths: that `test_inversion` simulates, whose intervals these methods share.
         progress: called with the name of each method before it runs.
 
     >>> import jax, jaxbias as jb
@@ -150,13 +184,14 @@ def compare(
     checked = check_history(history)
     question = dict(history=history, policy=policy, family=family, level=level, propensities=propensities)
     question |= dict(stop=stop, num_steps=num_steps, scale=scale, num_paths=num_paths)
-    estimates, reasons = {}, {}
+    estimates, reasons, intervals = {}, {}, _Intervals(key, question, interval_paths)
     for name in methods:
         if progress is not None:
             progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
-            estimates[name] = apply_method(METHODS[name], {**question, "key": own_key})
+            apply = intervals.of if METHODS[name].inverts else apply_method
+            estimates[name] = apply(METHODS[name], {**question, "key": own_key})
         except ArgumentError as error:
             reasons[name] = error
     if not estimates:

@@ -7,7 +7,7 @@ JAX.
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -50,6 +50,8 @@ class Method:
         fallback: its rank where the policy is not known or does not fit, the one that assumes the least first. None where it
             needs the policy.
         by_default: whether it is tried where no methods are named.
+        inverts: whether its intervals are those of `test_inversion`, which several methods of a comparison then share.
+        options: other arguments that it is called with where it is one method among others.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Method:
     preference: int | None = None
     fallback: int | None = None
     by_default: bool = True
+    inverts: bool = False
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -134,6 +138,7 @@ _ALL = (
         knows_stopping=True,
         corrects=True,
         preference=1,
+        inverts=True,
     ),
     Method(
         name="batched_ols",
@@ -162,6 +167,7 @@ _ALL = (
         knows_stopping=True,
         corrects=True,
         preference=6,
+        inverts=True,
     ),
     Method(
         name="shrinkage",
@@ -181,6 +187,8 @@ _ALL = (
         knows_stopping=True,
         corrects=True,
         preference=5,
+        inverts=True,
+        options={"proportional": True},  # an arm that was pulled often keeps its sample mean
     ),
     Method(
         name="unbiased",

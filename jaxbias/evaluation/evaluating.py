@@ -12,7 +12,7 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.compare import check_methods, compare
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.registry import METHODS, Need
-from jaxbias.evaluation.figures import Evaluation, summarise_estimates
+from jaxbias.evaluation.figures import Evaluation, TrueLogs, summarise_estimates
 from jaxbias.history import History
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family
@@ -72,15 +72,15 @@ def evaluate(
     design: dict[str, Any] = dict(batch_size=batch_size, allocation=allocation, stop=stop)
     logs = simulate(log_key, policy, family, mean, num_steps, num_trials, held_out=held_out, progress=False, **design)
     told = family if assumed is None else assumed
-    true, pulls = np.asarray(mean, np.float64), np.asarray(logs.statistics.pulls)
+    known = TrueLogs.of(logs, np.asarray(mean, np.float64))
     estimates, reasons = {name: function(method_key, logs, policy, told) for name, function in own.items()}, {}
     if names:
         options: Any = dict(level=level, stop=stop, num_paths=num_paths, progress=progress)
         found = compare(method_key, logs, policy, told, methods=names, **options)
         estimates, reasons = estimates | found.estimates, found.reasons
-    figures = {name: summarise_estimates(estimate, true, pulls) for name, estimate in estimates.items()}
-    average_pulls = pulls.mean(axis=0)
-    return Evaluation(methods=figures, reasons=reasons, mean=true, pulls=average_pulls, num_trials=num_trials, level=level)
+    figures = {name: summarise_estimates(estimate, known) for name, estimate in estimates.items()}
+    pulls = known.pulls.mean(axis=0)
+    return Evaluation(methods=figures, reasons=reasons, mean=known.mean, pulls=pulls, num_trials=num_trials, level=level)
 
 
 def _names(methods: Any, batched: bool) -> list[str]:

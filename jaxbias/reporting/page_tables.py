@@ -52,6 +52,7 @@ def evaluation_table(analysis: Analysis) -> list[list[str]]:
             name,
             *(figure(getattr(figures, one), getattr(figures, f"{one}_stderr")) for one in averages),
             figure(100 * figures.average_coverage, 100 * figures.average_coverage_stderr, unit="%"),
+            figure(100 * figures.relative_rmse_by_pulls[-1], 100 * figures.relative_rmse_by_pulls_stderr[-1], unit="%"),
         ]
         for name, figures in analysis.evaluation.methods.items()
     ]

@@ -198,6 +198,14 @@ def simulate_sums(
     return PathSums(pulls=statistics.pulls, total=statistics.total, squares=squares)
 
 
+def simulate_logs(words: Array, policy: Policy, family: Family, means: Float[Array, "paths arms"], design: Design) -> History:
+    """Paths that each have their own means, step by step."""
+    problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=means[0], stop=design.stop)
+    history = _follow(problem.for_steps(design.arms.shape[0]), words, design, record=True, means=means)[2]
+    assert history is not None
+    return history
+
+
 def _follow(
     problem: Problem,
     words: Array,

@@ -24,6 +24,8 @@ def make_figures(mse=1.0, coverage=0.95, bias=0.1, well_pulled=0.5, usable=1.0):
     averages = {f"average_{name}": two[name] for name in ("bias", "mse", "coverage", "width")}
     averages |= {f"{name}_stderr": 0.001 for name in list(averages)}
     by_pulls = dict(rmse_by_pulls=np.array([1.0, 0.7, well_pulled]), rmse_by_pulls_stderr=np.full(3, 0.001))
+    by_pulls |= {f"relative_{name}": value * (2 if name == "rmse_by_pulls" else 1) for name, value in by_pulls.items()}
+    by_pulls |= dict(relative_rmse=1.0, relative_rmse_stderr=0.001)
     rms = dict(rms_bias=bias, rms_bias_stderr=0.001)
     return MethodFigures(**arrays, **averages, **by_pulls, **rms, usable=np.full(2, usable))
 

@@ -31,9 +31,18 @@ def test_a_table_and_why_a_method_does_not_apply(capsys):
     assert "conditional_mle does not apply" in printed
 
 
+def test_a_picture(capsys, tmp_path):
+    for name in ("found.png", "found.svg"):
+        assert main([*WORDS, *METHODS, "--plot", str(tmp_path / name)]) == 0
+    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+    assert "coverage" in (tmp_path / "found.svg").read_text().lower()
+    assert "Root mean squared error by pulls" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "start"),
     [
+        (["--plot", "found.html"], "jaxbias: --plot is 'found.html'"),
         (["--method", "nonsense"], "jaxbias: --method has 'nonsense'"),
         (["--trials", "1"], "jaxbias: --trials is 1"),
         (["--steps", "1"], "jaxbias: --steps is 1"),

@@ -7,7 +7,7 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.estimators.estimate import Estimate, Status
-from jaxbias.evaluation.figures import summarise_estimates
+from jaxbias.evaluation.figures import TrueLogs, summarise_estimates
 
 KEY = jax.random.key(0)
 PROBLEM = (jb.Greedy(), jb.Normal(sigma=1.0), [1.0, 0.75], 16)
@@ -24,7 +24,9 @@ def test_figures_by_hand():
         diagnostics={},
     )
     pulls = np.array([[1, 3], [2, 0], [3, 1]])
-    found = summarise_estimates(estimate, np.array([2.0, 0.25]), pulls)
+    plain = np.array([[0.0, 0.25], [1.0, np.nan], [3.0, 2.25]])
+    logs = TrueLogs(mean=np.array([2.0, 0.25]), pulls=pulls, sample_mean=plain, point=np.zeros(3, int))
+    found = summarise_estimates(estimate, logs)
     np.testing.assert_allclose(found.bias, [0.0, 0.25])
     np.testing.assert_allclose(found.mse, [2 / 3, (0.25**2 + 0.75**2) / 2])
     np.testing.assert_allclose(found.coverage, [1 / 3, 0.5])
@@ -36,6 +38,25 @@ def test_figures_by_hand():
     np.testing.assert_allclose(found.average_bias, np.mean([(-1 - 0.25) / 2, 1.0, 0.75 / 2]))
     # Least pulls: arm 0 of the first log, and arm 1 of the second, which has no figure.
     np.testing.assert_allclose(found.rmse_by_pulls, [1.0, np.sqrt((1 + 0.75**2) / 2), np.sqrt(0.25**2 / 2)])
+    # Squares of the sample mean's errors in the same places: 4; 1 and 4; 1 and 0.
+    np.testing.assert_allclose(found.relative_rmse_by_pulls**2, [np.nan, (1 + 0.75**2) / 5, 0.25**2])
+    ratio = (1 + 1 + 0.25**2 + 0.75**2) / (4 + 1 + 1 + 4)
+    np.testing.assert_allclose(found.relative_rmse**2, ratio)
+    by_log = np.array([1 + 0.25**2 - ratio * 4, 1 - ratio, 0.75**2 - ratio * 5])
+    np.testing.assert_allclose(found.relative_rmse_stderr, np.sqrt(np.sum(by_log**2)) / 10 / (2 * np.sqrt(ratio)))
+
+
+def test_thirds_are_among_logs_at_the_same_means():
+    """Of two points with three logs each, the arm is pulled more at the second: each has its own thirds."""
+    error = np.arange(1.0, 7.0)[:, None]
+    ones = np.ones_like(error)
+    ends = dict(stderr=ones, lower=error - 1, upper=error + 1, status=np.zeros((6, 1), int), diagnostics={})
+    estimate = Estimate(method="sample_mean", mean=error, **ends)
+    pulls = np.array([1, 2, 3, 11, 12, 13])[:, None]
+    logs = TrueLogs(mean=np.zeros((6, 1)), pulls=pulls, sample_mean=2 * ones, point=np.array([0, 0, 0, 1, 1, 1]))
+    found = summarise_estimates(estimate, logs)
+    np.testing.assert_allclose(found.rmse_by_pulls**2, [(1 + 16) / 2, (4 + 25) / 2, (9 + 36) / 2])
+    np.testing.assert_allclose(found.relative_rmse_by_pulls, found.rmse_by_pulls / 2)
 
 
 def test_the_sample_mean_has_the_bias_that_is_measured():
@@ -55,8 +76,13 @@ def test_functions_of_ones_own_a_frame_and_a_table():
     own = {"half": lambda key, history, policy, family: jb.sample_mean(history, family, level=0.5)}
     found = jb.evaluate(KEY, *PROBLEM, methods=own, num_trials=200)
     assert np.all(np.abs(found.methods["half"].coverage - 0.5) < 0.15)
-    assert list(found.to_frame()["arm"]) == [0, 1]
+    frame, figures = found.to_frame(), found.methods["half"]
+    assert list(frame["arm"]) == [0, 1]
+    np.testing.assert_allclose(frame["rmse_many"], figures.rmse_by_pulls[2])
+    np.testing.assert_allclose(frame["relative_rmse_few_stderr"], figures.relative_rmse_by_pulls_stderr[0])
+    np.testing.assert_allclose(figures.relative_rmse_by_pulls, 1)  # it is the sample mean
     assert "half" in str(found)
+    assert "error, many pulls" in str(found)
     with pytest.raises(jb.ArgumentError, match="num_trials"):
         jb.evaluate(KEY, *PROBLEM, num_trials=1)
     with pytest.raises(jb.ArgumentError, match="choose from"):
@@ -66,6 +92,9 @@ def test_functions_of_ones_own_a_frame_and_a_table():
 def test_what_the_estimators_are_told_may_differ_and_reasons_are_kept():
     options = dict(methods=["sample_mean", "conditional_mle"], num_trials=50, assumed=jb.Normal(sigma=None))
     found = jb.evaluate(KEY, *PROBLEM, **options)
+    known = jb.evaluate(KEY, *PROBLEM, methods=["sample_mean"], num_trials=50)
     assert list(found.methods) == ["sample_mean"]
+    np.testing.assert_allclose(found.methods["sample_mean"].bias, known.methods["sample_mean"].bias)  # of arms pulled once too
+    assert np.any(found.methods["sample_mean"].usable < 1)
     assert found.reasons["conditional_mle"].argument == "policy"
     assert jnp.isfinite(found.methods["sample_mean"].width).all()

@@ -14,8 +14,18 @@ from jaxbias.bias.at_given_means import ArmBias
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.registry import METHODS
+from jaxbias.evaluation.figures import Evaluation, TrueLogs, summarise_estimates
 from jaxbias.policy_fit.check import CalibrationRow, PolicyFit
-from jaxbias.reporting.plots import canvas, plot_bias, plot_estimates, plot_fit, plot_influence, plot_running_means, to_svg
+from jaxbias.reporting.plots import (
+    canvas,
+    plot_bias,
+    plot_estimates,
+    plot_evaluation,
+    plot_fit,
+    plot_influence,
+    plot_running_means,
+    to_svg,
+)
 from jaxbias.reporting.plots.estimates import mark_of
 
 HOSTILE = (
@@ -56,6 +66,16 @@ def make_comparison(num_arms=3, methods=("sample_mean", "mean_matching"), pulls=
     estimates |= changed
     pulls = np.arange(10, 10 + num_arms) if pulls is None else np.asarray(pulls)
     return Comparison(estimates=estimates, reasons={}, pulls=pulls, level=0.95)
+
+
+def make_evaluation(num_arms=3, methods=("sample_mean", "shrinkage")):
+    random, trials = np.random.default_rng(0), 60
+    draw = lambda: random.normal(size=(trials, num_arms))
+    pulls, plain = random.integers(1, 9, (trials, num_arms)), draw()
+    logs = TrueLogs(mean=np.zeros(num_arms), pulls=pulls, sample_mean=plain, point=np.zeros(trials, int))
+    figures = {method: summarise_estimates(make_estimate(method, draw(), np.ones_like(plain)), logs) for method in methods}
+    rest = dict(mean=logs.mean, pulls=pulls.mean(axis=0), num_trials=trials, level=0.95)
+    return Evaluation(methods=figures, reasons={}, **rest)
 
 
 def make_history(num_steps, num_arms, seed=0):
@@ -102,6 +122,7 @@ PICTURES = {
         ArmBias(np.zeros(len(labels)), np.full(len(labels), -0.1), np.full(len(labels), 0.01), 2048), labels
     ),
     "fit": lambda labels: plot_fit(make_fit(), labels),
+    "evaluation": lambda labels: plot_evaluation(make_evaluation(len(labels)), labels),
     "influence": lambda labels: draw_influence(make_history(100, len(labels)), labels)[0],
 }
 
@@ -141,6 +162,16 @@ def test_the_recommended_method_is_thick_and_named():
     (thick,), (thin,) = artists(figure, "interval mean_matching"), artists(figure, "interval sample_mean")
     assert thick.get_linewidth() > 2 * thin.get_linewidth()
     assert "mean_matching (recommended)" in texts_of(svg_of(figure)[1])
+
+
+def test_an_evaluation_is_drawn_where_its_figures_are():
+    found = make_evaluation()
+    figure = plot_evaluation(found)
+    for method, figures in found.methods.items():
+        np.testing.assert_array_equal(line(figure, f"bias {method}")[0], figures.bias)
+        np.testing.assert_allclose(line(figure, f"error {method}")[0], 100 * figures.relative_rmse)
+        np.testing.assert_allclose(line(figure, f"coverage {method}")[0], 100 * figures.average_coverage)
+        np.testing.assert_allclose(line(figure, f"many {method}")[0], 100 * figures.relative_rmse_by_pulls[2])
 
 
 def test_methods_differ_in_marker_and_in_colour():

@@ -34,10 +34,9 @@ def take_off(
     estimate: Array,
     start: Array,
     simulated: tuple[Array, Array],
-    part: Float[Array, " arms"],
     freedom: Array,
 ) -> Corrected:
-    """From the estimates of the paths and their scores to the corrected estimate of one log, less a part of each arm's bias."""
+    """From the estimates of the paths and their scores to the corrected estimate of one log."""
     of_paths, score = simulated
     size, num_arms = of_paths.shape
     known = jnp.isfinite(of_paths)
@@ -53,8 +52,8 @@ def take_off(
     owed = jnp.linalg.solve(information + ridge * identity, derivative.T).T  # of each estimate on the scores
     owed = jnp.where((share == 1)[:, None], owed, 0)  # given that an arm was pulled, its score is not zero on average
     rest = centred - centred_score @ owed.T
-    bias = part * (average - owed @ off - start)
-    slope = identity - part[:, None] * (derivative - identity)
+    bias = average - owed @ off - start
+    slope = 2 * identity - derivative
     # The value of the estimate less the bias, with the derivative of both.
     known_estimate = jnp.where(jnp.isfinite(estimate), estimate, 0)
     moved = slope @ (known_estimate - jax.lax.stop_gradient(known_estimate))
@@ -67,6 +66,23 @@ def take_off(
     covariance = slope @ (spread.T @ spread / (size - 1)) @ slope.T
     error = jnp.sqrt(jnp.mean(jnp.square(rest), axis=0) / size)
     return Corrected(mean, covariance, estimate, bias, error, mean != whole, freedom)
+
+
+def move_in_part(found: Corrected, sample_mean: Array, of_paths: Array, part: Float[Array, " arms"]) -> Corrected:
+    """A part of the way from the sample means to the corrected estimate, for each arm.
+
+    The standard error of the delta interval goes as far from that of the sample mean over the paths, as the two move together.
+    """
+    centred = of_paths - jnp.mean(of_paths, axis=0)[None]
+    size = of_paths.shape[0]
+    own = jnp.sqrt(jnp.diag(found.covariance))
+    plain = jnp.sqrt(jnp.sum(jnp.square(centred), axis=0) / (size - 1))
+    scale = part + (1 - part) * plain / jnp.where(own > 0, own, 1)
+    return found._replace(
+        mean=sample_mean + part * (found.mean - sample_mean),
+        covariance=found.covariance * scale[:, None] * scale[None],
+        monte_carlo_error=part * found.monte_carlo_error,
+    )
 
 
 @partial(compiled, static=("level",))

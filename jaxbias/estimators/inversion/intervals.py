@@ -49,11 +49,12 @@ def with_inverted_interval(
     fixed: Any = held((history, policy, family))
     options: Any = dict(level=level, num_paths=min(num_paths, ENOUGH_PATHS), **ending)
     inverted = test_inversion(jax.random.fold_in(key, PURPOSE), *fixed, **options)
-    return _replaced(estimate, inverted, level)
+    return with_interval_of(inverted, estimate, level)
 
 
 @partial(compiled, static=("level",))
-def _replaced(estimate: Estimate, inverted: Estimate, level: float) -> Estimate:
+def with_interval_of(inverted: Estimate, estimate: Estimate, level: float) -> Estimate:
+    """The estimate with an interval of test inversion that is there already."""
     mean = jax.lax.stop_gradient(estimate.mean)
     known = inverted.converged & jnp.isfinite(mean)
     lower, upper = jnp.minimum(inverted.lower, mean) - mean, jnp.maximum(inverted.upper, mean) - mean

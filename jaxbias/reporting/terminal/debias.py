@@ -9,7 +9,7 @@ from jaxbias._core.errors import NameOf
 from jaxbias.reporting.formatting import count, figure, interval, level, number
 from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
-from jaxbias.reporting.terminal.evaluation import print_averages
+from jaxbias.reporting.terminal.evaluation import print_averages, print_by_pulls
 
 if TYPE_CHECKING:
     from jaxbias.analysis.findings import Analysis
@@ -39,6 +39,7 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
         )
     if analysis.evaluation is not None:
         print_averages(console, analysis.evaluation, EVALUATION_TITLE)
+        print_by_pulls(console, analysis.evaluation)
     for name, fitted in analysis.fitted.items():
         ends = interval(fitted.lower, fitted.upper)
         say(console, f"{name} was estimated from the log: {number(fitted.value)} {ends}.")

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from jaxbias.evaluation import Evaluation
 
 MISSES = "interval too low, too high"
+BY_PULLS = "Root mean squared error by pulls, in percent of the sample mean's"
+WHOLE = 10.0  # an error of this size is printed without decimals
+THIRDS = ("few", "middle", "many")  # as in `evaluation/figures.py`, which imports JAX
 AVERAGES = ("average_bias", "rms_bias", "average_mse", "average_width")
 
 
@@ -18,6 +21,7 @@ def print_evaluation(evaluation: "Evaluation", reasons: dict[str, str]) -> None:
     """Prints the averages over arms of each method, then the figures of every arm, and which methods do not apply."""
     console, coverage = make_console(), f"coverage of {level(evaluation.level)}"
     print_averages(console, evaluation, "Averages over arms")
+    print_by_pulls(console, evaluation)
     arms = make_table("Every arm", "method", "arm", "mean", "bias", "MSE", coverage, MISSES, left=(0,), whole=(0,))
     for name, figures in evaluation.methods.items():
         for arm, mean in enumerate(evaluation.mean):
@@ -40,6 +44,17 @@ def print_averages(console: Console, evaluation: "Evaluation", title: str) -> No
         averages = (figure(getattr(figures, one), getattr(figures, f"{one}_stderr")) for one in AVERAGES)
         covered = _percent(figures.average_coverage, figures.average_coverage_stderr)
         add_row(console, table, name, *averages, covered)
+    console.print(table)
+
+
+def print_by_pulls(console: Console, evaluation: "Evaluation") -> None:
+    """The error of each method by how often an arm was pulled."""
+    headers = ("method", *(f"{third} pulls" for third in THIRDS), "all")
+    table = make_table(BY_PULLS, *headers, left=(0,), whole=(0,))
+    for name, figures in evaluation.methods.items():
+        thirds = zip(figures.relative_rmse_by_pulls, figures.relative_rmse_by_pulls_stderr, strict=True)
+        whole = (figures.relative_rmse, figures.relative_rmse_stderr)
+        add_row(console, table, name, *(figure(100 * one, 100 * error, WHOLE, unit="%") for one, error in (*thirds, whole)))
     console.print(table)
 
 

@@ -93,7 +93,7 @@ def test_chains_agree_with_the_enumeration(name, monkeypatch):
 
 
 def test_insertions_alone_agree_with_the_enumeration(monkeypatch):
-    """A log whose arms alternate, so that the ratio of an insertion matters: with half of it, the estimate is off by 10 errors."""
+    """A log whose arms alternate, so that the ratio of an insertion matters: with half of it, it is off by 10 errors."""
     policy = jb.Greedy(tau=0.3)
     log = jb.simulate(jax.random.key(3), policy, jb.Normal(), [0.3, 0.2], num_steps=9, progress=False)
     assert log.statistics.pulls.tolist() == [5, 4]
