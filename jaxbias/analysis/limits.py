@@ -14,14 +14,11 @@ from jaxbias.rewards import Normal, UnknownSigma
 LONGEST = 2**20  # steps of a log that is simulated thousands of times: minutes; beyond, hours
 PATHS, FEW_PATHS = 2**14, 2**11  # of mean matching, for standard errors known to 1%; fewer where a step is expensive
 WORK = 2**31  # steps of all paths together: about 20 seconds each time
-INTEGRALS = 2**16  # log-probabilities in units of a closed form, for which paths are run unasked: a minute; beyond, many minutes
+INTEGRALS = 2**14  # log-probabilities in units of a closed form, for which paths are run unasked: a minute; beyond, many minutes
 BIAS_STEPS = 2**28  # steps x arms x trials of the estimated bias: a few seconds
 BIAS_TRIALS = (2**11, 2**14)  # at least, at most: a Monte Carlo error of a fiftieth to a hundredth of a sample mean's spread
 EVALUATION_STEPS = 2**27  # steps of all paths with which one method estimates all logs of an evaluation: a few seconds
-EVALUATED_LOGS = (
-    50,
-    100,
-)  # at least, at most: with fewer a coverage is not known; with 100 it is to 1 or 2% over all arms
+EVALUATED_LOGS = (50, 100)  # at least, at most: with fewer a coverage is not known; with 100 it is to 1 or 2% over all arms
 EVALUATION_PATHS = 256  # of each log: a Monte Carlo error of a sixteenth of the standard error, which adds 0.2% to the error
 
 
