@@ -34,6 +34,7 @@ PLAIN = (bool, int, float, str, bytes, type(None))
 # Settings of JAX that change what is traced; the command line changes the first of them only.
 TRACED_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_debug_nans")
 FILE = "{}.program"
+MOST_FILES = 1000  # in the folder: of some thirty kinds of logs; 200 kB each on average
 
 
 class Indescribable(Exception):
@@ -51,6 +52,8 @@ class Programs:
         """From now on programs are kept in this folder; None for not at all."""
         self.folder = folder
         self.loaded.clear()
+        if folder is not None:
+            _remove_oldest(folder)
 
     def run(self, function: Callable[..., Any], jitted: Any, static: tuple[Any, ...], numbers: list[Any]) -> Any:
         """`jitted(*static, numbers)`, by a program from the folder where there is one."""
@@ -87,6 +90,14 @@ class Programs:
 
 
 PROGRAMS = Programs()
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Leaves the newest files: each release, each kind of log and each change of the source makes its own."""
+    with suppress(OSError):  # another process may remove the same ones
+        files = sorted(folder.glob(FILE.format("*")), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in files[MOST_FILES:]:
+            path.unlink(missing_ok=True)
 
 
 @cache

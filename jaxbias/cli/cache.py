@@ -5,6 +5,7 @@ JAXBIAS_CACHE=off turns the cache off. If JAX's own JAX_COMPILATION_CACHE_DIR is
 """
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
@@ -20,16 +21,23 @@ def cache_directory() -> Path | None:
     return Path(asked) if asked else platformdirs.user_cache_path("jaxbias", appauthor=False)
 
 
+def is_private(directory: Path) -> bool:
+    """Whether nobody but this user can write there: what is in the cache is run."""
+    found = directory.stat()
+    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
 def use_cache() -> None:
-    """Has JAX cache what it compiles in this process; without a writable directory nothing is cached."""
+    """Has JAX cache what it compiles in this process; without a directory that is this user's alone nothing is cached."""
     directory = cache_directory()
     if directory is None or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private = is_private(directory)
     except OSError:
         return
-    if os.access(directory, os.W_OK):
+    if private and os.access(directory, os.W_OK):
         import jax
 
         from jaxbias._core.programs import PROGRAMS

@@ -1,6 +1,7 @@
 """Programs kept on disk: the same bits as `jit`, found again by what they are made of, and never by less."""
 
 import dataclasses
+import os
 from functools import partial
 
 import jax
@@ -104,3 +105,15 @@ def test_logs_spread_over_devices(folder, monkeypatch):
     expected = run()
     forget(monkeypatch)
     np.testing.assert_array_equal(run().mean, expected.mean)
+
+
+def test_the_oldest_files_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "MOST_FILES", 2)
+    for age, name in enumerate(("newest", "newer", "old", "oldest")):
+        path = tmp_path / f"{name}.program"
+        path.write_bytes(b"")
+        os.utime(path, (1000 - age, 1000 - age))
+    (tmp_path / "other").write_text("not ours")
+    PROGRAMS.keep_in(tmp_path)
+    PROGRAMS.keep_in(None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["newer.program", "newest.program", "other"]

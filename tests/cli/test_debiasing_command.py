@@ -514,6 +514,24 @@ def test_the_cache_is_filled_and_a_second_run_adds_nothing(tmp_path):
     assert outputs[0][1]
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners and permissions")
+def test_a_cache_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr("jaxbias._core.programs.PROGRAMS.keep_in", kept.append)
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    for mode, used in ((0o777, False), (0o770, False), (0o700, True), (None, True)):
+        folder = tmp_path / f"cache-{mode}"
+        if mode is not None:
+            folder.mkdir()
+            folder.chmod(mode)
+        monkeypatch.setenv("JAXBIAS_CACHE", str(folder))
+        kept.clear()
+        cache.use_cache()
+        assert kept == ([folder] if used else [])
+        assert used is False or folder.stat().st_mode & 0o077 == 0
+
+
 def test_a_cache_that_cannot_be_made_is_done_without(monkeypatch, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
