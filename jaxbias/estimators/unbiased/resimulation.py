@@ -46,10 +46,10 @@ class Proposal(NamedTuple):
 
 def insert(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, width: int) -> tuple[Order, Array]:
     """One insertion in each window of this width, accepted or not; also the share of steps in windows that were accepted."""
-    keys = jax.random.split(key, 4)
+    keys = jax.random.split(key, 5)
     around = statistics_around(question, order)
     windows = cut(keys[0], order.arms.shape[0], width, around)
-    arm = jax.random.randint(jax.random.fold_in(keys[1], 0), windows.start.shape, 0, len(question.pulls), jnp.int32)
+    arm = jax.random.randint(keys[4], windows.start.shape, 0, len(question.pulls), jnp.int32)
     which = arm[:, None] == jnp.arange(len(question.pulls), dtype=jnp.int32)[None]
     rewards = reorder(keys[1], question, order, windows, around, which)
     proposal = Proposal(rewards=rewards, chance=jax.random.uniform(keys[2], windows.step.shape, rewards.dtype))
@@ -66,14 +66,14 @@ def insert(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, wi
 
 def couple(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, width: int) -> tuple[Order, Array]:
     """One coupling in each window of this width, accepted or not; also the share of steps in windows that were accepted."""
-    keys = jax.random.split(key, 4)
+    keys = jax.random.split(key, 5)
     around = statistics_around(question, order)
     windows = cut(keys[0], order.arms.shape[0], width, around)
     num_arms = len(question.pulls)
     renews, how_many = uniforms(keys[1], 2, len(windows.start), order.rewards.dtype)
     share = jnp.exp(-how_many * math.log(num_arms))  # of the arms: from one to all
     renews = renews < NEW_NOISE
-    chance = jax.random.uniform(jax.random.fold_in(keys[2], 0), (len(share), num_arms), share.dtype)
+    chance = jax.random.uniform(keys[4], (len(share), num_arms), share.dtype)
     which = (chance < share[:, None]) & ~renews[:, None]
     rewards = reorder(keys[2], question, order, windows, around, which)
     noise = _noise(keys[3], order, renews[windows.row])

@@ -157,6 +157,16 @@ def test_chains_that_never_move_are_not_taken_for_chains_that_agree():
     assert float(found.r_hat[0, 1]) == 1  # one reward only: nothing can move
 
 
+@pytest.mark.parametrize("family", [None, jb.Normal()], ids=["sets", "sums"])
+def test_without_adaptivity_chains_average_to_the_sample_means(family, monkeypatch):
+    """Every order, and every reward given the sums, is then as likely as any other; arm by arm, over many logs."""
+    monkeypatch.setattr(estimator, "MOST_ORDERS", 0)
+    logs = jb.simulate(jax.random.key(5), jb.Uniform(), jb.Normal(), [1.0, 0.75, 0.5], num_steps=20, num_trials=300)
+    found = jb.unbiased(KEY, logs, jb.Uniform(), family, num_chains=4, num_rounds=40)
+    off = np.asarray(found.mean - logs.statistics.mean)
+    assert (np.abs(off.mean(axis=0)) < 4 * off.std(axis=0) / np.sqrt(len(off))).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [None, jb.Normal()], ids=["sets", "sums"])
 @pytest.mark.parametrize("name", ["lil-ucb", "greedy", "epsilon-greedy"])
