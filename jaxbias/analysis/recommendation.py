@@ -68,7 +68,8 @@ def best_evaluated(comparison: Comparison, evaluation: Evaluation) -> str | None
         average = figures.average_coverage + CLEAR * figures.average_coverage_stderr
         covers = average >= evaluation.level - SHORT and bool(np.all(covered >= evaluation.level - SHORT_OF_AN_ARM))
         no_bias = figures.rms_bias <= naive.rms_bias + CLEAR * naive.rms_bias_stderr
-        no_worse = figures.relative_rmse_by_pulls[-1] <= WELL_PULLED + figures.relative_rmse_by_pulls_stderr[-1]
+        well_pulled, error = figures.relative_rmse_by_pulls[-1], figures.relative_rmse_by_pulls_stderr[-1]
+        no_worse = well_pulled <= WELL_PULLED + CLEAR * error
         return bool(figures.usable.min() >= USABLE and covers and no_bias and no_worse)
 
     good = [name for name in candidates if name in evaluation.methods and is_good(evaluation.methods[name])]
