@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
-from jaxbias.estimators.conditional_mle import one_parameter
+from jaxbias.estimators.conditional_mle import routes
 from jaxbias.estimators.estimate import Status
 
 KEY = jax.random.key(1)
@@ -139,7 +139,7 @@ def test_an_arm_at_an_edge():
 @pytest.mark.parametrize(("policy", "family"), [(jb.LilUCB(tau=1.0), jb.Normal()), (jb.Greedy(tau=1.0), jb.Bernoulli())])
 def test_the_grid(policy, family, num_steps, num_arms, monkeypatch):
     """All of them within 2% of the largest entry. Logs with an arm at an edge are passed over: an arm pulled once is at one."""
-    monkeypatch.setattr(one_parameter, "MOST_STATES", 2**21)  # differences of particles are too noisy: all of them exactly
+    monkeypatch.setattr(routes, "MOST_STATES", 2**21)  # differences of particles are too noisy: all of them exactly
     if not isinstance(family, jb.Normal) and num_steps < 2 * num_arms:
         pytest.skip("some arm is at an edge")
     with jax.enable_x64(True):
