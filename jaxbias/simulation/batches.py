@@ -110,7 +110,7 @@ def _one_batch(problem: Problem, allocation: str, around: Array | None, words: A
     state = ArmStatistics(pulls=sums.pulls.astype(jnp.int32), total=sums.total)
     chosen = jnp.zeros_like(mean)
     if allocation == "shares":
-        chosen = share_out(choice, policy.log_probs(state), batch.free).astype(mean.dtype)
+        chosen = share_out(choice, policy.log_probs(state), batch.free.astype(jnp.int32)).astype(mean.dtype)
     else:
         chosen = multinomial(choice, batch.free, policy.choice_probs(state).astype(mean.dtype))
     pulls = batch.forced + chosen
