@@ -12,9 +12,10 @@ from jaxbias.simulation.steps import Batching, part_of, run_trials, start_trials
 from jaxbias.simulation.trials import opened_steps, prepare
 
 ARMS, STEPS, TRIALS = 130, 200, 4
-MEAN = np.linspace(0.9, 0.1, ARMS)
+MEAN = np.random.default_rng(0).permutation(np.linspace(0.9, 0.1, ARMS))  # so that good arms are in every block
 POLICIES = {
     "lil-ucb": (jb.LilUCB(), jb.Normal()),
+    "lil-ucb-first": (jb.LilUCB(ties="first"), jb.Normal()),  # without ties to fall back on all arms
     "first of ties": (jb.LilUCB(ties="first"), jb.Bernoulli()),
     "random ties": (jb.Greedy(), jb.Bernoulli()),  # of rewards of 0 and 1 most arms are tied at most steps
     "epsilon-greedy": (jb.EpsilonGreedy(epsilon=0.3), jb.Normal()),
