@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxbias._core.normal_tail import log_ndtr
+from jaxbias._core.normal_tail import log_ndtr, log_ndtr_near, log_normal_density
 from jaxbias.policies.noisy_normal import noisy_score
 
 # Scales from 5 (an arm that was never pulled) down to 0.01 (10^4 pulls) cost an error of a log-probability of 1e-6, less unequal
@@ -27,23 +27,6 @@ NODES = 96
 BELOW, ABOVE = 8.0, 9.0
 DEPTH = BELOW**2 / 2  # the same for the logarithm of any density, from its largest value
 MARGIN = 0.25  # of the distance from `start` to the centre of its arm: where the logarithm of the distance begins
-LOG_ROOT = float(np.log(2 * np.pi) / 2)
-
-# (1 - Phi(t)) / phi(t) as a polynomial in v = 1 / (1 + t / 4), divided by v: least squares at Chebyshev's points, to 2e-9.
-MILLS = (
-    0.25000000044663184,
-    0.2499998473113384,
-    0.234383567450757,
-    0.20293806881416626,
-    0.16127287269438556,
-    0.09466939113941893,
-    0.11518187435406463,
-    -0.1327653066974663,
-    0.25258968982668994,
-    -0.29459273240952816,
-    0.14645636465926531,
-    -0.02681950030668631,
-)
 
 
 class Nodes(NamedTuple):
@@ -88,30 +71,6 @@ def win_log_probs(
     return log_probs - jax.nn.logsumexp(log_probs)
 
 
-@jax.custom_jvp
-def log_phi_below(score: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Phi, to 1e-8; many times faster than `log_ndtr`, which is made for scores far below `-BELOW` too."""
-    share = 1 / (1 + 0.25 * jnp.abs(score))
-    mills = jnp.full_like(score, MILLS[-1])
-    for coefficient in MILLS[-2::-1]:
-        mills = mills * share + coefficient
-    tail = mills * share * float(np.exp(-LOG_ROOT))
-    exponent = -jnp.square(score) / 2
-    right = score > 0
-    return jnp.log(jnp.where(right, 1 - jnp.exp(exponent) * tail, tail)) + jnp.where(right, 0, exponent)
-
-
-@log_phi_below.defjvp
-def _log_phi_below_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (score,), (tangent,) = primals, tangents
-    value = log_phi_below(score)
-    return value, jnp.exp(_log_phi(score) - value) * tangent
-
-
-def _log_phi(score: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    return -jnp.square(score) / 2 - LOG_ROOT
-
-
 def normal_win_log_probs(location: Float[Array, " arms"], scale: Float[Array, " arms"]) -> Float[Array, " arms"]:
     """Arm k is Normal(location_k, scale_k); two arms have a closed form."""
     if location.shape[0] == 1:
@@ -121,7 +80,7 @@ def normal_win_log_probs(location: Float[Array, " arms"], scale: Float[Array, " 
         return log_ndtr(jnp.stack([margin, -margin]))
     nodes = place_nodes(location - BELOW * scale, location, location + ABOVE * scale)
     score = ((nodes.start - location)[:, None] + nodes.distance[None]) / scale[:, None]
-    return win_log_probs(_log_phi(score) - jnp.log(scale)[:, None], log_phi_below(score), nodes.log_weight)
+    return win_log_probs(log_normal_density(score) - jnp.log(scale)[:, None], log_ndtr_near(score), nodes.log_weight)
 
 
 def noisy_normal_win_log_probs(
@@ -131,7 +90,7 @@ def noisy_normal_win_log_probs(
     curve = noisy_score(scale, tau)
     nodes = place_nodes(location + curve.lower, location + curve.center, location + curve.upper)
     score, log_slope = curve((nodes.start - location)[:, None] + nodes.distance[None])
-    return win_log_probs(_log_phi(score) + log_slope, log_phi_below(score), nodes.log_weight)
+    return win_log_probs(log_normal_density(score) + log_slope, log_ndtr_near(score), nodes.log_weight)
 
 
 # The rule of Gauss and Lobatto between one node and the next, for a distribution function from its density.

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import erfcx
 from scipy.special import log_ndtr as reference
 
-from jaxbias._core.normal_tail import FAR, hazard, log_ndtr
+from jaxbias._core.normal_tail import FAR, hazard, log_ndtr, log_ndtr_near
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("float64", 1e-12)])
@@ -23,3 +23,11 @@ def test_value_and_derivatives(dtype, error):
         second = jax.vmap(jax.grad(jax.grad(log_ndtr)))(given)
         np.testing.assert_allclose(second[value > -100], slope[value > -100], rtol=0.01)
         assert np.isfinite(hazard(jnp.asarray([-1e30, 1e30], dtype))).all()
+
+
+def test_the_faster_one_near_zero():
+    with jax.enable_x64(True):
+        value = np.linspace(FAR, 40, 2001)
+        near, slope = jax.vmap(jax.value_and_grad(log_ndtr_near))(jnp.asarray(value))
+        np.testing.assert_allclose(near, reference(value), atol=1e-8)
+        np.testing.assert_allclose(slope, np.sqrt(2 / np.pi) / erfcx(-value / np.sqrt(2)), atol=1e-7)
