@@ -7,50 +7,34 @@ that the interval covers as often as it says without being wider than it needs t
 The same test serves any contrast of arms.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, PRNGKeyArray
 
-from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.chunks import only_one
 from jaxbias._core.derivatives import refuse_derivative
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import as_float
-from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
+from jaxbias.estimators.checks import check_level
 from jaxbias.estimators.estimate import Estimate, Status, first_status
 from jaxbias.estimators.intervals import normal_quantile
-from jaxbias.estimators.inversion.inverting import InvertedTests, invert_tests
-from jaxbias.estimators.sigma import check_spread
-from jaxbias.history import History, check_history, check_num_steps, check_unit_rewards
-from jaxbias.policies import BasePolicy, Policy, check_policy
-from jaxbias.rewards import BaseFamily, Family, Normal, UnknownSigma
-from jaxbias.simulation.paths import design_of, logs_at_once
-from jaxbias.stopping import StoppingRule, check_stop
+from jaxbias.estimators.inversion.inverting import InvertedTests
+from jaxbias.estimators.inversion.question import Question, Weighted, ask, invert, weigh
+from jaxbias.history import History
+from jaxbias.policies import Policy
+from jaxbias.rewards import Family, UnknownSigma
+from jaxbias.stopping import StoppingRule
 
-FEWEST_PATHS = 100  # for a tail of 2.5%
 NOT_DIFFERENTIABLE = ArgumentError(
     "history", problem="is differentiated", remedy="test_inversion has no derivative; mean_matching and bias_corrected have"
 )
 MOST_ERROR = 0.5  # of the chance that a tail should have: beyond it an end is not known well enough to be printed
-
-
-class Contrasts(NamedTuple):
-    """Weighted sums of the means of few arms, so that the other arms need not be computed with.
-
-    Fields:
-        arms: of each contrast, padded with arms of no weight.
-        weights: of these arms.
-    """
-
-    arms: Int[Array, "contrasts few"]
-    weights: Float[Array, "contrasts few"]
 
 
 def test_inversion(
@@ -103,85 +87,18 @@ def test_inversion(
     (True, True, ())
     """
     check_level(level)
-    if num_paths < FEWEST_PATHS:
-        raise ArgumentError("num_paths", num_paths, f"{FEWEST_PATHS} or more")
     history, policy, family = refuse_derivative((history, policy, family), NOT_DIFFERENTIABLE)
-    own_policy, own_family = check_policy(policy, history.num_arms), _check_family(history, family)
-    history = dataclasses.replace(check_history(history), held_out=None, draws=None)
-    check_rewards(history, own_family)
-    check_unit_rewards(history, own_policy)
-    if isinstance(own_family, UnknownSigma):
-        check_spread(history, own_family)
-    check_stop(stop, history.num_arms)
-    contrasts = _contrasts(contrast, history)
-    tested = None if null is None and contrast is None else jnp.asarray(null or 0.0, history.rewards.dtype)
-    single = history.arms.ndim == 1
-    logs = as_many(history) if single else history
-    keys = log_keys(key, logs.arms.shape[0])
-    chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
-    sizes = dict(num_paths=num_paths, max_rounds=max_rounds, num_steps=check_num_steps(num_steps, history, stop))
-    chance = jnp.asarray((1 - level) / 2, logs.rewards.dtype)
-    tests = chunks.collect(_run(own_policy, own_family, keys, logs, contrasts, chance, tested, stop, chunks=chunks, **sizes))
-    estimate = _estimate(tests, contrasts, logs, own_family, level)
+    question = ask(history, policy, family, num_paths, stop, num_steps)
+    weighted = weigh(contrast, question.history)
+    tested = null if null is not None else None if contrast is None else 0.0
+    tests = invert(key, question, weighted, (1 - level) / 2, tested, max_rounds)
+    estimate = estimate_of(tests, weighted, question, level)
     if contrast is not None and np.ndim(contrast) == 1:
         estimate = jax.tree.map(lambda leaf: leaf[:, 0] if leaf.ndim > 1 else leaf, estimate)
-    return only_one(estimate) if single else estimate
+    return only_one(estimate) if question.single else estimate
 
 
 test_inversion.__test__ = False  # pytest: not a test, whatever its name
-
-
-def can_invert(family: BaseFamily) -> bool:
-    """Whether the likelihood of the family's rewards is a function of their sum."""
-    return isinstance(family, Normal | UnknownSigma) or family.has_natural
-
-
-def _check_family(history: History, family: Family) -> BaseFamily:
-    completed = check_family_of(history, family)
-    if not can_invert(completed):
-        allowed = "Normal, Bernoulli, Poisson or Exponential, or one with variance, natural and from_natural"
-        raise ArgumentError("family", family, allowed)
-    return completed
-
-
-def _contrasts(contrast: Any, history: History) -> Contrasts:
-    """The contrasts by the arms that they have; without any, every arm by itself."""
-    dtype, num_arms = history.rewards.dtype, history.num_arms
-    if contrast is None:
-        return Contrasts(jnp.arange(num_arms, dtype=jnp.int32)[:, None], jnp.ones((num_arms, 1), dtype))
-    weights = as_float(contrast)
-    if weights.ndim not in (1, 2) or weights.shape[-1] != num_arms:
-        allowed = f"one weight for each of {num_arms} arms, or a row of them for each contrast"
-        raise ArgumentError("contrast", contrast, allowed, problem=f"has shape {weights.shape}")
-    weights = np.atleast_2d(np.asarray(weights))
-    if not np.isfinite(weights).all() or not (weights != 0).any(axis=1).all():
-        raise ArgumentError("contrast", contrast, "finite weights, not all 0")
-    few = int((weights != 0).sum(axis=1).max())
-    arms = np.argsort(weights == 0, axis=1, kind="stable")[:, :few]
-    return Contrasts(jnp.asarray(arms, jnp.int32), jnp.asarray(np.take_along_axis(weights, arms, axis=1), dtype))
-
-
-@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps"))
-def _run(
-    policy: BasePolicy,
-    family: Any,
-    keys: Any,
-    history: History,
-    contrasts: Contrasts,
-    chance: Any,
-    null: Any,
-    stop: Any,
-    num_paths: int,
-    max_rounds: int,
-    chunks: LogChunks,
-    num_steps: int,
-) -> InvertedTests:
-    def one(trial: tuple[Any, History]) -> InvertedTests:
-        key, log = trial
-        design = design_of(log, stop, num_steps)
-        return invert_tests(key, policy, family, log, design, contrasts, chance, null, num_paths, max_rounds)
-
-    return chunks.map(one, (keys, history))
 
 
 def _at_end(family: Any, history: History) -> Bool[Array, "trials arms"]:
@@ -192,8 +109,13 @@ def _at_end(family: Any, history: History) -> Bool[Array, "trials arms"]:
     return at_end if family.has_edges else jnp.zeros_like(at_end)
 
 
+def estimate_of(tests: InvertedTests, weighted: Weighted, question: Question, level: float) -> Estimate:
+    """Of each weighted sum, with its status and diagnostics."""
+    return _estimate(tests, weighted, question.history, question.family, level)
+
+
 @partial(compiled, static=("level",))
-def _estimate(tests: InvertedTests, contrasts: Contrasts, history: History, family: Any, level: float) -> Estimate:
+def _estimate(tests: InvertedTests, contrasts: Weighted, history: History, family: Any, level: float) -> Estimate:
     pulls = history.statistics.pulls[:, contrasts.arms]  # (trials, contrasts, few)
     used = (contrasts.weights != 0)[None]
     known = ~jnp.any((pulls == 0) & used, axis=-1)
@@ -211,8 +133,10 @@ def _estimate(tests: InvertedTests, contrasts: Contrasts, history: History, fami
     )
     mean, lower, upper = (jnp.where(known & ~alone, end, jnp.nan) for end in ends)
     diagnostics: dict[str, Any] = {"monte_carlo_error": tests.error, "rounds": tests.rounds}
-    if tests.p_value is not None:
-        diagnostics["p_value"] = jnp.where(known & ~alone, tests.p_value, jnp.nan)
+    if tests.null_tails is not None:
+        less, greater = (jnp.where(known & ~alone, tests.null_tails[..., side], jnp.nan) for side in (0, 1))
+        both = jnp.minimum(1, 2 * jnp.minimum(less, greater))
+        diagnostics |= {"p_value": both, "p_less": less, "p_greater": greater}
     stderr = (upper - lower) / (2 * normal_quantile(level))
     return Estimate(
         method="test_inversion", mean=mean, stderr=stderr, lower=lower, upper=upper, status=status, diagnostics=diagnostics

@@ -13,7 +13,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.intervals import normal_quantile
-from jaxbias.estimators.inversion.estimator import can_invert, test_inversion
+from jaxbias.estimators.inversion.estimator import test_inversion
+from jaxbias.estimators.inversion.question import can_invert
 from jaxbias.history import History
 from jaxbias.rewards import BaseFamily
 

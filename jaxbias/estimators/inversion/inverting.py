@@ -9,8 +9,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from jaxbias._core.randomness import root_words, trial_words
 from jaxbias._core.search import search
 from jaxbias.estimators.inversion.anchors import Anchors, assign_anchors, draw_nuisance, place_anchors, range_of
+from jaxbias.estimators.inversion.ratios import find_ratio
 from jaxbias.estimators.inversion.statistic import Sums
-from jaxbias.estimators.inversion.tails import Contrast, find_lower, find_median, find_upper, p_value, tails
+from jaxbias.estimators.inversion.tails import Contrast, find_lower, find_median, find_upper, null_tails, tails
 from jaxbias.estimators.inversion.tilting import log_mixture
 from jaxbias.estimators.sigma import pool, sigma_of_arm, spread_of
 from jaxbias.history import History
@@ -29,7 +30,8 @@ class InvertedTests(NamedTuple):
     Fields:
         median, lower, upper: the values at which the tails have their size.
         error: the Monte Carlo error of the tail at each end, as a share of its probability.
-        p_value: of the value that is tested; None where none is.
+        null_tails: below and above the observed statistic at the value that is tested; None where none is.
+        ratio: of the first mean to the second, its median, lower and upper end; None where it is not asked for.
         rounds: how often paths were simulated.
     """
 
@@ -37,7 +39,8 @@ class InvertedTests(NamedTuple):
     lower: Float[Array, " contrasts"]
     upper: Float[Array, " contrasts"]
     error: Float[Array, "contrasts 2"]
-    p_value: Float[Array, " contrasts"] | None
+    null_tails: Float[Array, "contrasts 2"] | None
+    ratio: Float[Array, "contrasts 3"] | None
     rounds: Int[Array, ""]
 
 
@@ -52,26 +55,33 @@ def invert_tests(
     null: Float[Array, ""] | None,
     num_paths: int,
     max_rounds: int,
+    ratios: bool = False,
 ) -> InvertedTests:
-    """All contrasts of one log; with new paths, at anchors farther apart, where some tail is not known well enough."""
+    """All contrasts of one log, with `ratios` those of two arms as ratios too.
+
+    New paths are simulated, at anchors farther apart, where some tail is not known well enough.
+    """
 
     def attempt(number: Int[Array, ""]) -> InvertedTests:
         spread = jnp.asarray(WIDER, log.rewards.dtype) ** number.astype(log.rewards.dtype)
         paths_key, order_key, nuisance_key = jax.random.split(jax.random.fold_in(key, number), 3)
-        fixed, given = _known_family(family, log)
+        fixed, given = known_family(family, log)
         statistics = log.statistics
         anchors = place_anchors(fixed, statistics.mean, statistics.pulls, spread)
         means = assign_anchors(order_key, anchors, num_paths)
         words = trial_words(root_words(paths_key), jnp.uint32(0), num_paths)
         around = None if given is None else anchors.centre
         sums = simulate_sums(words, policy, fixed, means, design, around)
-        data = _path_data(sums, anchors, fixed, family, log.rewards[0])
+        data = path_data(sums, anchors, fixed, family, log.rewards[0])
         draws = 1 if contrasts.arms.shape[1] == 1 else DRAWS
         nuisance = draw_nuisance(nuisance_key, anchors, draws)
-        observed = _observed(statistics, anchors, given)
+        observed = observed_sums(statistics, anchors, given)
 
         def one(which: tuple[Array, Array]) -> InvertedTests:
-            return _invert(_of_arms(*which, fixed, anchors, nuisance, data, observed), chance, null, number)
+            arms, weights = which
+            contrast = lambda weights: of_few(arms, weights, fixed, anchors, nuisance, data, observed)
+            found = _invert(contrast(weights), chance, null, number)
+            return found._replace(ratio=find_ratio(contrast, chance)) if ratios else found
 
         return jax.lax.map(one, tuple(contrasts))
 
@@ -95,12 +105,13 @@ def _invert(contrast: Contrast, chance: Array, null: Array | None, number: Array
         lower=lower,
         upper=upper,
         error=jnp.stack([jnp.where(away, error, 0) for away, error in zip(inside, errors, strict=True)]),
-        p_value=None if null is None else p_value(contrast, null),
+        null_tails=None if null is None else null_tails(contrast, null),
+        ratio=None,
         rounds=number,
     )
 
 
-class _PathData(NamedTuple):
+class PathData(NamedTuple):
     """What the paths gave, for all arms; `pulled` where the statistic of the arm is defined."""
 
     sums: Sums
@@ -117,7 +128,7 @@ class _Variances(NamedTuple):
     freedom: Float[Array, " arms"]
 
 
-def _known_family(family: Any, log: History) -> tuple[BaseFamily, _Variances | None]:
+def known_family(family: Any, log: History) -> tuple[BaseFamily, _Variances | None]:
     """The family to simulate, with the sigma within arms where it is not known; and that as variances."""
     if not isinstance(family, UnknownSigma):
         return family, None
@@ -128,7 +139,8 @@ def _known_family(family: Any, log: History) -> tuple[BaseFamily, _Variances | N
     return Normal(sigma=sigma), _Variances(jnp.square(sigma), freedom)
 
 
-def _path_data(sums: PathSums, anchors: Anchors, fixed: BaseFamily, family: Any, reward: Array) -> _PathData:
+def path_data(sums: PathSums, anchors: Anchors, fixed: BaseFamily, family: Any, reward: Array) -> PathData:
+    """What the tests need of the paths."""
     count = jnp.maximum(sums.pulls, 1).astype(sums.total.dtype)
     residual = sums.total - sums.pulls.astype(sums.total.dtype) * anchors.centre[None]
     mean = anchors.centre[None] + residual / count
@@ -139,7 +151,7 @@ def _path_data(sums: PathSums, anchors: Anchors, fixed: BaseFamily, family: Any,
         variance = fixed.variance(anchors.centre)
         within = sums.squares * variance[None] - jnp.square(residual) / count
         of_paths = of_paths._replace(**_within_arms(within, sums.pulls, family)._asdict())
-    return _PathData(of_paths, residual, mixture, sums.pulls > 0, reward)
+    return PathData(of_paths, residual, mixture, sums.pulls > 0, reward)
 
 
 def _within_arms(within: Float[Array, "paths arms"], pulls: Int[Array, "paths arms"], family: UnknownSigma) -> _Variances:
@@ -155,19 +167,20 @@ def _within_arms(within: Float[Array, "paths arms"], pulls: Int[Array, "paths ar
     return _Variances(jnp.maximum(variance, tiny), jnp.where(own, shared_freedom, all_freedom))  # pyright: ignore[reportArgumentType]
 
 
-def _observed(statistics: Any, anchors: Anchors, given: _Variances | None) -> Sums:
+def observed_sums(statistics: Any, anchors: Anchors, given: _Variances | None) -> Sums:
+    """What the log has of it."""
     count = jnp.maximum(statistics.pulls, 1).astype(anchors.centre.dtype)
     sums = Sums(count=count[None], mean=statistics.mean[None])
     return sums if given is None else sums._replace(variance=given.variance[None], freedom=given.freedom[None])
 
 
-def _of_arms(
+def of_few(
     arms: Int[Array, " few"],
     weights: Float[Array, " few"],
     family: BaseFamily,
     anchors: Anchors,
     nuisance: Float[Array, "draws arms"],
-    data: _PathData,
+    data: PathData,
     observed: Sums,
 ) -> Contrast:
     """What a test of these arms needs."""

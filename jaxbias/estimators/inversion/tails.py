@@ -128,10 +128,9 @@ def _far(contrast: Contrast, side: int) -> Float[Array, ""]:
     return jnp.clip(contrast.estimate + side * FARTHEST * contrast.scale, contrast.low, contrast.high)
 
 
-def p_value(contrast: Contrast, null: Float[Array, ""]) -> Float[Array, ""]:
-    """Two-sided: twice the tail on the side of the observed statistic, and not below what so many paths can tell apart."""
-    observed = statistic(contrast.family, contrast.observed, contrast.weights, null)[0]
+def null_tails(contrast: Contrast, null: Float[Array, ""]) -> Float[Array, "2"]:
+    """The tails below and above the observed statistic at a value that is tested, and at least what so many paths can tell."""
     found = tails(contrast, null)
-    tail = jnp.where(observed > 0, found.above, found.below)
     least = 1 / contrast.log_mixture.shape[0]
-    return jnp.minimum(1, 2 * jnp.where(tail > 0, tail, least))
+    both = jnp.stack([found.below, found.above])
+    return jnp.where(both > 0, both, least)

@@ -1,0 +1,47 @@
+"""The ratio of two means by inverting tests: the ratios r at which mean_1 - r mean_2 = 0 is not rejected.
+
+With tests of fixed arms this is Fieller's interval (1954). It is one piece while the second mean is clearly above 0, and where it
+is not there is no ratio to speak of.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxbias._core.search import bracket
+from jaxbias.estimators.inversion.tails import Contrast, tails
+
+FAR = 6.0  # standard errors to where an end is looked for: Fieller's own interval for this many
+CLOSEST = 0.2  # of the second mean: the least that is left of it, as a factor, when so many standard errors are taken from it
+HALVINGS = 18  # of a bracket that is wide where the second mean is near 0
+
+
+def find_ratio(contrast: Callable[[Any], Contrast], chance: Float[Array, ""]) -> Float[Array, "3"]:
+    """The median, the lower and the upper end of the ratio; not a number where the second sample mean is not above 0."""
+    at = lambda ratio: tails(contrast(jnp.stack([jnp.ones_like(ratio), -ratio])), jnp.zeros_like(ratio))
+    mean, stderr = _means(contrast(jnp.array([1.0, -1.0], chance.dtype)))
+    safe = jnp.where(mean[1] > 0, mean[1], 1)
+    low, high = _bracket(mean[0], safe, stderr)
+    lower = bracket(lambda ratio: at(ratio).above, chance, low, mean[0] / safe, halvings=HALVINGS)
+    upper = bracket(lambda ratio: -at(ratio).below, -chance, mean[0] / safe, high, halvings=HALVINGS)
+
+    def lead(ratio: Array) -> Array:
+        found = at(ratio)
+        return found.above - found.below
+
+    found = jnp.stack([bracket(lead, 0.0, lower, upper, halvings=HALVINGS), lower, upper])
+    return jnp.where(mean[1] > 0, found, jnp.nan)
+
+
+def _means(contrast: Contrast) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+    """The sample means of the two arms, and their standard errors had the arms been fixed in advance."""
+    return contrast.observed.mean[0], contrast.stderr
+
+
+def _bracket(first: Array, second: Array, stderr: Float[Array, "2"]) -> tuple[Array, Array]:
+    """Where the ends are looked for: the first mean at its farthest over the second at its nearest to 0, and the like."""
+    nearest, farthest = jnp.maximum(second - FAR * stderr[1], CLOSEST * second), second + FAR * stderr[1]
+    low, high = first - FAR * stderr[0], first + FAR * stderr[0]
+    return jnp.minimum(low / nearest, low / farthest), jnp.maximum(high / nearest, high / farthest)
