@@ -1,8 +1,7 @@
-"""Coverage and width of the intervals of test inversion, and its p-values where arms are equal.
+"""Coverage and width of the intervals of test inversion; contrasts.py has its p-values.
 
     python benchmarks/intervals.py                        # 2,000 logs of each cell; half an hour
     python benchmarks/intervals.py --only T=300 --trials 500
-    python benchmarks/intervals.py --null                 # p-values of every difference to the first arm, all means equal
 
 The cells are those of the paper's Tables 2 and 3 and of its table of Thompson sampling, without noise and with tau = 1, and some
 beyond them. Each is a call of `jb.evaluate`. `least` is the coverage of the arm that is covered least; `low` and `high` are the
@@ -59,17 +58,6 @@ OTHERS = [
     Cell("Thompson 10 batches of 50 K=6", jb.Thompson(), (*FIVE, 0.0), 500, design={"batch_size": 50}),
     Cell("Greedy T=60 K=2 stopped", jb.Greedy(), TWO, 60, design={"stop": jb.StopAtDifference(threshold=0.8, first=8)}),
 ]
-NULL = [
-    Cell(f"{name} K={arms} T={steps}", policy, (level,) * arms, steps, family)
-    for name, policy, family, level in (
-        ("Greedy", jb.Greedy(), jb.Normal(sigma=1.0), 0.5),
-        ("eps-Greedy", jb.EpsilonGreedy(), jb.Normal(sigma=1.0), 0.5),
-        ("lil'UCB", jb.LilUCB(), jb.Normal(sigma=1.0), 0.5),
-        ("Thompson", jb.Thompson(), jb.Normal(sigma=1.0), 0.5),
-        ("BetaThompson", jb.BetaThompson(), BERNOULLI, 0.3),
-    )
-    for arms, steps in ((2, 60), (3, 100))
-]
 
 
 def naive(_: Any, history: Any, __: Any, family: Any) -> Any:
@@ -109,40 +97,21 @@ def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
     }
 
 
-def reject(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
-    """The share of p-values below 5% where all means are equal, and that of the plain z-test."""
-    history = jb.simulate(jax.random.key(11), cell.policy, cell.family, cell.mean, cell.num_steps, trials, progress=False)
-    arms = len(cell.mean)
-    contrast = np.eye(arms)[0][None] - np.eye(arms)[1:]
-    found = jb.test_inversion(jax.random.key(1), history, cell.policy, cell.family, contrast=contrast, num_paths=paths)
-    p_values = np.asarray(found.diagnostics["p_value"])
-    plain = jb.sample_mean(history, cell.family)
-    mean, stderr = np.asarray(plain.mean), np.asarray(plain.stderr)
-    z = np.abs(mean[:, :1] - mean[:, 1:]) / np.hypot(stderr[:, :1], stderr[:, 1:])
-    error = float(np.std(np.mean(p_values < 0.05, axis=1)) / np.sqrt(trials))
-    return {"cell": cell.name, "size": float(np.mean(p_values < 0.05)), "stderr": error, "naive": float(np.mean(z > 1.959964))}
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     words = parser(__doc__, repeats=1)
     words.add_argument("--trials", type=int, default=2000)
     words.add_argument("--paths", type=int, default=1024)
     words.add_argument("--only", default="", help="cells whose name has this in it")
-    words.add_argument("--null", action="store_true", help="p-values where all means are equal")
     return words.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options, rows = parse(arguments), []
     print_machine(machine())
-    cells = NULL if options.null else [*paper_cells(0.0), *paper_cells(1.0), *OTHERS]
+    cells = [*paper_cells(0.0), *paper_cells(1.0), *OTHERS]
     for cell in (cell for cell in cells if options.only in cell.name):
-        row = (reject if options.null else measure)(cell, options.trials, options.paths)
+        row = measure(cell, options.trials, options.paths)
         rows.append(row)
-        if options.null:
-            size = f"{100 * row['size']:5.1f}% +- {100 * row['stderr']:.1f}"
-            print(f"{row['cell']:36s} p < 0.05: {size}   z-test {100 * row['naive']:5.1f}%", flush=True)
-            continue
         print(
             f"{row['cell']:36s} coverage {100 * row['coverage']:5.1f}% +- {100 * row['stderr']:.1f}"
             f"  least {100 * row['least']:5.1f}  low {100 * row['low']:4.1f} high {100 * row['high']:4.1f}"

@@ -19,6 +19,7 @@ from .estimators.conditional_mle import conditional_log_likelihood as conditiona
 from .estimators.conditional_mle import conditional_mle as conditional_mle
 from .estimators.conditional_mle import conditional_posterior as conditional_posterior
 from .estimators.confidence_sequence import confidence_sequence as confidence_sequence
+from .estimators.contrasts import contrasts as contrasts
 from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status

@@ -14,15 +14,24 @@ from jaxbias._core.search import bracket
 from jaxbias.estimators.inversion.tails import Contrast, tails
 
 FAR = 6.0  # standard errors to where an end is looked for: Fieller's own interval for this many
-CLOSEST = 0.2  # of the second mean: the least that is left of it, as a factor, when so many standard errors are taken from it
-HALVINGS = 18  # of a bracket that is wide where the second mean is near 0
+CLOSEST = 0.02  # of the second mean: the least that is left of it, as a factor, when so many standard errors are taken from it
+HALVINGS = 20  # of a bracket that is wide where the second mean is near 0
 
 
-def find_ratio(contrast: Callable[[Any], Contrast], chance: Float[Array, ""]) -> Float[Array, "3"]:
-    """The median, the lower and the upper end of the ratio; not a number where the second sample mean is not above 0."""
-    at = lambda ratio: tails(contrast(jnp.stack([jnp.ones_like(ratio), -ratio])), jnp.zeros_like(ratio))
-    mean, stderr = _means(contrast(jnp.array([1.0, -1.0], chance.dtype)))
-    safe = jnp.where(mean[1] > 0, mean[1], 1)
+def find_ratio(contrast: Callable[[Any], Contrast], weights: Float[Array, "2"], chance: Float[Array, ""]) -> Float[Array, "3"]:
+    """The median, the lower and the upper end of the ratio of the mean whose weight is above 0 to the other.
+
+    Not a number where the interval of the second mean includes 0.
+    """
+    first = weights > 0
+    at = lambda ratio: tails(contrast(jnp.where(first, 1, -ratio)), jnp.zeros_like(ratio))
+    both, order = contrast(weights), jnp.where(first[0], jnp.arange(2), jnp.arange(1, -1, -1))
+    mean, stderr = both.observed.mean[0][order], both.stderr[order]
+    positive = mean[1] > 0
+    if both.family.mean_range[0] < 0:
+        alone = contrast(jnp.where(first, 0, jnp.ones_like(weights)))
+        positive &= tails(alone, jnp.zeros_like(chance)).above < chance
+    safe = jnp.where(positive, mean[1], 1)
     low, high = _bracket(mean[0], safe, stderr)
     lower = bracket(lambda ratio: at(ratio).above, chance, low, mean[0] / safe, halvings=HALVINGS)
     upper = bracket(lambda ratio: -at(ratio).below, -chance, mean[0] / safe, high, halvings=HALVINGS)
@@ -32,12 +41,7 @@ def find_ratio(contrast: Callable[[Any], Contrast], chance: Float[Array, ""]) ->
         return found.above - found.below
 
     found = jnp.stack([bracket(lead, 0.0, lower, upper, halvings=HALVINGS), lower, upper])
-    return jnp.where(mean[1] > 0, found, jnp.nan)
-
-
-def _means(contrast: Contrast) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
-    """The sample means of the two arms, and their standard errors had the arms been fixed in advance."""
-    return contrast.observed.mean[0], contrast.stderr
+    return jnp.where(positive, found, jnp.nan)
 
 
 def _bracket(first: Array, second: Array, stderr: Float[Array, "2"]) -> tuple[Array, Array]:

@@ -129,8 +129,12 @@ def _far(contrast: Contrast, side: int) -> Float[Array, ""]:
 
 
 def null_tails(contrast: Contrast, null: Float[Array, ""]) -> Float[Array, "2"]:
-    """The tails below and above the observed statistic at a value that is tested, and at least what so many paths can tell."""
+    """The tails below and above the observed statistic at a value that is tested, and at least what so many paths can tell.
+
+    The one on the side of the observed statistic is known from the paths that are out there; the other is the rest.
+    """
     found = tails(contrast, null)
-    least = 1 / contrast.log_mixture.shape[0]
-    both = jnp.stack([found.below, found.above])
-    return jnp.where(both > 0, both, least)
+    right = statistic(contrast.family, contrast.observed, contrast.weights, null)[0] > 0
+    tail = jnp.where(right, found.above, found.below)
+    tail = jnp.minimum(jnp.where(tail > 0, tail, 1 / contrast.log_mixture.shape[0]), 1)
+    return jnp.where(right, jnp.stack([1 - tail, tail]), jnp.stack([tail, 1 - tail]))

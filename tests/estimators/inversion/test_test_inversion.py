@@ -168,7 +168,7 @@ def test_paths_with_few_and_many_degrees_of_freedom_are_on_one_scale():
 
 
 def test_a_batch_is_its_logs_and_new_values_compile_nothing():
-    from jaxbias.estimators.inversion.estimator import _run
+    from jaxbias.estimators.inversion.question import _run
 
     policy, family = jb.LilUCB(tau=0.5), jb.Normal(sigma=1.0)
     many = jb.simulate(jax.random.key(1), policy, family, [1.0, 0.5, 0.2], 12, 3)
