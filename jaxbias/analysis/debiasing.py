@@ -13,6 +13,7 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
+from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.candidates import evaluate_candidates
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
@@ -168,6 +169,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         distrust=_distrust(fit, recommended, comparison),
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
+        causes=find_log_causes(log, policy, fit),
     )
 
 

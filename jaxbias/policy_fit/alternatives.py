@@ -8,6 +8,7 @@ policy as it was declared, is scored with a little noise,
 under which an impossible choice costs about log(K / NOISE), and the other choices next to nothing.
 """
 
+import dataclasses
 import enum
 import math
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxbias.history import History, check_history, cut
+from jaxbias.history import History, check_history
 from jaxbias.likelihood import replayed_log_probs
 from jaxbias.policies import complete_policy
 
 NOISE = 1e-3  # one choice in a thousand at random
-MOST_ROWS, FEWEST_ROWS = 4000, 400  # of a log without batches: the first ones, in which a policy learns most
-ROWS_BY_COST = 40_000  # rows x cost of a log-probability: about a tenth of a second for each alternative
+MOST_ROWS, FEWEST_ROWS = 4000, 400  # of a log without batches that are looked at
+ROWS_BY_COST = 30_000  # rows x cost of a log-probability: less than a tenth of a second for each alternative
 
 
 class Cause(enum.StrEnum):
@@ -41,16 +42,18 @@ class Replay(NamedTuple):
     """A log and its choices under the declared policy.
 
     Fields:
-        history: the log, or the first rows of a long one.
+        history: the log; a long one in batches, so that the policy is replayed only at the rows below.
         policy: as it was declared.
-        steps: of the choices that were not forced.
-        arms: what was chosen at them.
-        log_probs: of every arm at every one of them.
-        at_rows: of every arm at every row, forced or not.
+        rows: those that are looked at; of a long log the first ones, in which a policy learns most, and some of the others.
+        steps: those of them at which the choice was not forced.
+        arms: what was chosen at these.
+        log_probs: of every arm at these.
+        at_rows: of every arm at all rows that are looked at.
     """
 
     history: History
     policy: Any
+    rows: Int[np.ndarray, " rows"]
     steps: Int[np.ndarray, " choices"]
     arms: Int[np.ndarray, " choices"]
     log_probs: Float[np.ndarray, "choices arms"]
@@ -73,6 +76,10 @@ class Replay(NamedTuple):
     def score_chosen(self, chosen: Float[np.ndarray, " choices"]) -> float:
         """The same from the log-probabilities of the chosen arms."""
         return float(np.sum(with_noise(chosen, self.num_arms)))
+
+    def after(self, seen: Int[np.ndarray, " choices"]) -> Int[np.ndarray, " choices"]:
+        """Where `at_rows` has the state after so many rewards, or after the nearest smaller number that is looked at."""
+        return np.searchsorted(self.rows, seen, side="right") - 1
 
     def under(self, policy: Any) -> Float[np.ndarray, "choices arms"]:
         """The log-probabilities of another policy on the same log."""
@@ -100,15 +107,27 @@ class Alternative(NamedTuple):
 
 
 def replay(history: History, policy: Any) -> Replay:
-    """The choices of a log under the declared policy; a long log without batches is cut."""
+    """The choices of a log under the declared policy: all of them, or of a long log without batches only some."""
     history = check_history(history)
-    if history.batch_sizes is None:
+    rows = np.arange(history.num_steps)
+    if history.batch_sizes is None and getattr(history, "seen_at", None) is None:
         cost = complete_policy(policy).log_prob_cost(history.num_arms)
-        rows = int(np.clip(ROWS_BY_COST / cost, FEWEST_ROWS, MOST_ROWS))
-        history = cut(history, rows) if history.num_steps > rows else history
-    at_rows = np.asarray(replayed_log_probs(policy, history), np.float64)
-    steps = np.flatnonzero(~np.asarray(history.forced_steps))
-    return Replay(history, policy, steps, np.asarray(history.arms)[steps], at_rows[steps], at_rows)
+        rows = _some_rows(history.num_steps, int(np.clip(ROWS_BY_COST / cost, FEWEST_ROWS, MOST_ROWS)))
+        if len(rows) < history.num_steps:
+            sizes = tuple(np.diff(rows, append=history.num_steps).tolist())
+            history = dataclasses.replace(history, batch_sizes=sizes)
+    at_rows = np.asarray(replayed_log_probs(policy, history), np.float64)[rows]
+    forced = np.asarray(history.forced_steps)[rows]
+    arms = np.asarray(history.arms)[rows]
+    return Replay(history, policy, rows, rows[~forced], arms[~forced], at_rows[~forced], at_rows)
+
+
+def _some_rows(num_steps: int, most: int) -> Int[np.ndarray, " rows"]:
+    """The first rows, half of those that are looked at, and after them every so-manieth."""
+    if num_steps <= most:
+        return np.arange(num_steps)
+    first = most // 2
+    return np.concatenate([np.arange(first), np.arange(first, num_steps, -(-(num_steps - first) // (most - first)))])
 
 
 def with_noise(log_probs: Float[np.ndarray, "*shape"], num_arms: int) -> Float[np.ndarray, "*shape"]:

@@ -1,8 +1,8 @@
 """Why a log does not look like the declared policy's: the likely causes, each with the setting that would explain the choices.
 
 Each alternative differs from the declared policy in one thing, fitted to the choices given what had been seen before them. The
-one with the largest likelihood is named first. A column is named first only if nothing else explains the choices: it may also be
-an outcome, which differs between the arms after the choice.
+one with the largest likelihood is named first. A column that leaves a misfit is named after the others if one of them leaves none:
+it may also be an outcome, which differs between the arms after the choice.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class LikelyCause:
             random once in a thousand times.
         fits: whether the choices then pass the check.
         impossible, declared_impossible: how many choices are never made under it, and under the declared policy.
-        rows: how many rows were looked at.
+        choices: how many of the choices were looked at.
         column: the column that the policy may have looked at.
         p_value: of the score test that this column has nothing to do with the choices.
     """
@@ -44,7 +44,7 @@ class LikelyCause:
     fits: bool
     impossible: int
     declared_impossible: int
-    rows: int
+    choices: int
     column: str | None = None
     p_value: float | None = None
 
@@ -54,7 +54,8 @@ def find_causes(history: History, policy: Policy, columns: Mapping[str, np.ndarr
 
     What is tried: every size of a batch and every delay up to half the log; a warm-up of equal allocation; a floor; other values
     of the policy's noise, of its prior and of each of its other settings; and each of the columns that the policy does not use.
-    Of a log of single pulls only the first rows are used, up to 4,000, or fewer for a policy that integrates.
+    Of a long log of single pulls 4,000 choices are looked at, or fewer if the policy integrates: half of them the first ones, and
+    the others spread over the rest. This takes a few seconds.
 
     Arguments:
         history: one log.
@@ -78,15 +79,13 @@ def find_causes(history: History, policy: Policy, columns: Mapping[str, np.ndarr
         if worth >= LEAST_GAIN and (alternative.cause not in best or worth > best[alternative.cause][1]):
             best[alternative.cause] = found
     explained = any(fits for cause, (fits, *_) in best.items() if cause is not Cause.CONTEXT)
-    last = lambda found: explained and found[3].cause is Cause.CONTEXT
+    last = lambda found: explained and found[3].cause is Cause.CONTEXT and not found[0]
     ordered = sorted(best.values(), key=lambda found: (not last(found), found[1]), reverse=True)
     return tuple(_describe(declared, alternative, gain, fits) for fits, _, gain, alternative in ordered)
 
 
 def _alternatives(declared: Replay, columns: Mapping[str, np.ndarray]) -> list[Alternative]:
-    rows = len(declared.at_rows)
-    used = {name: np.asarray(values)[:rows] for name, values in columns.items()}
-    return [*timing_alternatives(declared), *refitted_alternatives(declared), *context_alternatives(declared, used)]
+    return [*timing_alternatives(declared), *refitted_alternatives(declared), *context_alternatives(declared, columns)]
 
 
 def _describe(declared: Replay, alternative: Alternative, gain: float, fits: bool) -> LikelyCause:
@@ -98,7 +97,7 @@ def _describe(declared: Replay, alternative: Alternative, gain: float, fits: boo
         fits=fits,
         impossible=never(alternative.log_probs),
         declared_impossible=never(declared.log_probs),
-        rows=len(declared.at_rows),
+        choices=len(declared.steps),
         column=alternative.column,
         p_value=alternative.p_value,
     )

@@ -89,6 +89,7 @@ def _derivatives(start: np.ndarray, features: np.ndarray, chosen: np.ndarray, we
 
 
 def _can_be_divided(replay: Replay) -> bool:
+    """Whether every row is looked at, one after the other."""
     return replay.history.batch_sizes is None and getattr(replay.history, "seen_at", None) is None
 
 

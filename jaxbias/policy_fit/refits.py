@@ -12,7 +12,7 @@ from jaxbias.policy_fit.alternatives import Alternative, Cause, Replay
 from jaxbias.policy_fit.inside import innermost, setting_of, with_setting
 
 DIGITS = 3  # of a fitted value: what is suggested can be typed
-ROUNDS = 2  # in which the values around the best one are tried
+ROUNDS = 1  # in which the values around the best one are tried
 BETWEEN = 3  # values tried on each side of the best one, up to its neighbour
 FACTORS = 4.0 ** np.arange(-3, 4)  # of a positive setting: from a 64th to 64 times what was declared
 SPREADS = np.array([-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0])  # of a prior mean, in standard deviations of the rewards
@@ -20,7 +20,8 @@ TAUS = np.array([0.0, *np.logspace(-2, 2, 9)])  # in standard deviations of the 
 SHARES = np.array([0.0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0])  # of choices at random
 COUNTS = ("prior_success", "prior_failure")
 PAIRS = (COUNTS, ("prior_mean", "prior_sigma"))  # of settings that make one prior
-SWEEPS = 2  # over a pair, each setting given the other
+NEAR = 2.0 ** np.arange(-2, 3)  # factors, where a value is already fitted
+SWEEPS = 3  # over a pair, each setting given the other
 PRIORS = ("prior_mean", "prior_sigma", "prior_success", "prior_failure", "sigma", "balls")
 
 
@@ -33,18 +34,12 @@ def refitted_alternatives(replay: Replay) -> Iterator[Alternative]:
         if not callable(setting_of(replay.policy, name)):
             cause = Cause.FLOOR if name == "floor" else Cause.NOISE
             yield _refit(replay, cause, name, _noise_values(replay, name))
-    fitted = {}
-    for name in _numbers(replay.policy):
-        cause = Cause.PRIOR if name in PRIORS else Cause.SETTING
-        fitted[name] = _refit(replay, cause, name, _values(replay, name))
-        yield fitted[name]
+    numbers = _numbers(replay.policy)
+    for name in numbers:
+        yield _refit(replay, Cause.PRIOR if name in PRIORS else Cause.SETTING, name, _values(replay, name))
     for pair in PAIRS:
-        if set(pair) <= set(fitted):
-            starts = [fitted[name] for name in pair]
-            if pair == COUNTS:
-                yield (stronger := _strengthen(replay, pair))
-                starts.append(stronger)
-            yield _refit_pair(replay, pair, max(starts, key=lambda one: replay.score(one.log_probs)))
+        if set(pair) <= set(numbers):
+            yield from _refit_pair(replay, pair)
 
 
 def _noise_settings(policy: Any) -> tuple[str, ...]:
@@ -90,22 +85,11 @@ def _values(replay: Replay, name: str) -> np.ndarray:
     return tried if allowed is None else tried[np.asarray(allowed.test(tried), bool)]
 
 
-def _refit(replay: Replay, cause: Cause, name: str, values: np.ndarray, policy: Any = None) -> Alternative:
+def _refit(replay: Replay, cause: Cause, name: str, values: np.ndarray) -> Alternative:
     """The value of one setting under which the choices are most likely."""
-    start = replay.policy if policy is None else policy
-    at = lambda value: replay.under(with_setting(start, name, float(value)))
+    at = lambda value: replay.under(with_setting(replay.policy, name, value))
     best = _search(lambda value: replay.score(at(value)), values)
     return Alternative(cause, {f"policy.{name}": best}, at(best), num_parameters=1)
-
-
-def _strengthen(replay: Replay, pair: tuple[str, str]) -> Alternative:
-    """Both counts of a prior times one factor: more or less of the same opinion."""
-    now = {name: float(setting_of(replay.policy, name)) for name in pair}
-    scaled = lambda factor: {name: _rounded(factor * value) for name, value in now.items()}
-    at = lambda factor: replay.under(_with_settings(replay.policy, scaled(factor)))
-    best = _search(lambda factor: replay.score(at(factor)), FACTORS)
-    settings = {f"policy.{name}": value for name, value in scaled(best).items()}
-    return Alternative(Cause.PRIOR, settings, at(best), num_parameters=1)
 
 
 def _with_settings(policy: Any, values: Mapping[str, float]) -> Any:
@@ -114,15 +98,37 @@ def _with_settings(policy: Any, values: Mapping[str, float]) -> Any:
     return policy
 
 
-def _refit_pair(replay: Replay, pair: tuple[str, str], best: Alternative) -> Alternative:
-    """Both settings of a prior, in turn."""
+def _scale(replay: Replay, values: Mapping[str, float], names: Sequence[str], factors: np.ndarray) -> dict[str, float]:
+    """The values, of which some are multiplied by the factor that makes the choices likeliest."""
+    scaled = lambda factor: {name: _rounded(factor * value) if name in names else value for name, value in values.items()}
+    return scaled(_search(lambda factor: replay.score(replay.under(_with_settings(replay.policy, scaled(factor)))), factors))
+
+
+def _move(replay: Replay, values: Mapping[str, float], name: str) -> dict[str, float]:
+    """The values, of which one is the likeliest given the others."""
+    at = lambda value: replay.under(_with_settings(replay.policy, {**values, name: value}))
+    return {**values, name: _search(lambda value: replay.score(at(value)), _values(replay, name))}
+
+
+def _refit_pair(replay: Replay, pair: tuple[str, str]) -> Iterator[Alternative]:
+    """Both settings of a prior: both counts by one factor, which is one number, and then in turn."""
     values = {name: float(setting_of(replay.policy, name)) for name in pair}
-    values |= {argument.removeprefix("policy."): value for argument, value in best.settings.items()}
-    for name in (pair if f"policy.{pair[1]}" in best.settings else pair[::-1]) * SWEEPS:
-        policy = _with_settings(replay.policy, values)
-        best = _refit(replay, Cause.PRIOR, name, np.unique(np.append(_values(replay, name), values[name])), policy)
-        values[name] = best.settings[f"policy.{name}"]
-    return best._replace(settings={f"policy.{name}": value for name, value in values.items()}, num_parameters=2)
+    if pair == COUNTS:
+        values = _scale(replay, values, pair, FACTORS)
+        yield _alternative(replay, values, num_parameters=1)
+    for _ in range(SWEEPS):
+        if pair == COUNTS:  # how strong the prior is, and where
+            values = _scale(replay, values, pair[1:], NEAR)
+            values = _scale(replay, values, pair, NEAR)
+        else:
+            values = _scale(replay, values, pair[1:], FACTORS)
+            values = _move(replay, values, pair[0])
+    yield _alternative(replay, values, num_parameters=2)
+
+
+def _alternative(replay: Replay, values: Mapping[str, float], num_parameters: int) -> Alternative:
+    log_probs = replay.under(_with_settings(replay.policy, values))
+    return Alternative(Cause.PRIOR, {f"policy.{name}": value for name, value in values.items()}, log_probs, num_parameters)
 
 
 def _floor(replay: Replay) -> Alternative:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxbias.policy_fit.alternatives import Alternative, Cause, Replay
+from jaxbias.policy_fit.alternatives import Alternative, Cause, Replay, with_noise
 
-MOST_SIZES = 1000  # of batches, and delays, that are tried: all up to this many rows
+EVERY_SIZE = 500  # of batches, and delays, up to which all are tried; above it, steps of a hundredth and round numbers
 LONGEST_SHARE = 0.5  # of the log, for a batch, a delay or a warm-up: what is longer leaves nothing to learn from
 LATEST_BATCHES = 4  # batches late
 AS_GOOD = 2.0  # less log-likelihood than the best number: of these the roundest, which somebody is more likely to have set
@@ -20,7 +20,7 @@ ROUND = (1000, 500, 250, 100, 50, 25, 10, 5, 2)  # numbers that people set are m
 
 def timing_alternatives(replay: Replay) -> Iterator[Alternative]:
     """The best size of a batch, the best delay, and the best end of a warm-up."""
-    if replay.history.batch_sizes is not None:
+    if replay.history.batch_sizes is not None and len(replay.rows) == replay.history.num_steps:
         yield from _late_batches(replay)
     elif getattr(replay.history, "seen_at", None) is None:
         yield from _sizes_and_delays(replay)
@@ -28,14 +28,21 @@ def timing_alternatives(replay: Replay) -> Iterator[Alternative]:
 
 
 def _sizes_and_delays(replay: Replay) -> Iterator[Alternative]:
-    longest = min(MOST_SIZES, int(LONGEST_SHARE * len(replay.at_rows)))
-    sizes = [(size, replay.steps // size * size) for size in range(2, longest + 1)]
-    delays = [(delay, np.maximum(replay.steps - delay, 0)) for delay in range(1, longest + 1)]
+    numbers = _numbers(int(LONGEST_SHARE * replay.history.num_steps))
+    sizes = [(size, replay.steps // size * size) for size in numbers if size > 1]
+    delays = [(delay, np.maximum(replay.steps - delay, 0)) for delay in numbers]
     for cause, setting, candidates in ((Cause.BATCHES, "batch_size", sizes), (Cause.DELAY, "delay", delays)):
         if candidates:
             place = _roundest([value for value, _ in candidates], [_score(replay, seen) for _, seen in candidates])
             value, seen = candidates[place]
             yield Alternative(cause, {setting: value}, _read(replay, seen), num_parameters=2)
+
+
+def _numbers(longest: int) -> list[int]:
+    """The sizes and delays that are tried."""
+    above = np.geomspace(EVERY_SIZE, max(longest, EVERY_SIZE), 1 + int(100 * np.log(max(longest / EVERY_SIZE, 1))))
+    tried = {*range(1, EVERY_SIZE + 1), *map(round, above), *range(EVERY_SIZE, longest + 1, max(longest // 200 // 50, 1) * 50)}
+    return sorted(number for number in tried if number <= longest)
 
 
 def _roundest(values: Sequence[int], scores: Sequence[float]) -> int:
@@ -46,12 +53,12 @@ def _roundest(values: Sequence[int], scores: Sequence[float]) -> int:
 
 
 def _score(replay: Replay, seen: Int[np.ndarray, " choices"]) -> float:
-    return replay.score_chosen(np.where(seen == 0, replay.uniform, replay.at_rows[seen, replay.arms]))
+    return replay.score_chosen(np.where(seen == 0, replay.uniform, replay.at_rows[replay.after(seen), replay.arms]))
 
 
 def _read(replay: Replay, seen: Int[np.ndarray, " choices"]) -> Float[np.ndarray, "choices arms"]:
     """The log-probabilities after so many rewards; before the first one, equal allocation, as of a forced pull."""
-    return np.where(seen[:, None] == 0, replay.uniform, replay.at_rows[seen])
+    return np.where(seen[:, None] == 0, replay.uniform, replay.at_rows[replay.after(seen)])
 
 
 def _late_batches(replay: Replay) -> Iterator[Alternative]:
@@ -68,9 +75,8 @@ def _late_batches(replay: Replay) -> Iterator[Alternative]:
 def _warm_up(replay: Replay) -> Iterator[Alternative]:
     """Equal allocation up to a step, at the step where the running gain is the largest."""
     chosen = np.take_along_axis(replay.log_probs, replay.arms[:, None], axis=1)[:, 0]
-    own = np.array([replay.score_chosen(one) for one in chosen[:, None]])
-    gain = np.cumsum(replay.uniform - own)
-    allowed = int(np.sum(replay.steps < LONGEST_SHARE * len(replay.at_rows)))
+    gain = np.cumsum(replay.uniform - with_noise(chosen, replay.num_arms))
+    allowed = int(np.sum(replay.steps < LONGEST_SHARE * replay.history.num_steps))
     if allowed:
         end = _roundest((replay.steps[:allowed] + 1).tolist(), gain[:allowed].tolist())
         during = np.arange(len(replay.steps)) <= end
