@@ -13,12 +13,12 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
-from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.candidates import evaluate_candidates
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
 from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
+from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log

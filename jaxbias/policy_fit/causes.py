@@ -1,8 +1,8 @@
 """Why a log does not look like the declared policy's: the likely causes, each with the setting that would explain the choices.
 
 Each alternative differs from the declared policy in one thing, fitted to the choices given what had been seen before them. The
-one with the largest likelihood is named first. A column that leaves a misfit is named after the others if one of them leaves none:
-it may also be an outcome, which differs between the arms after the choice.
+one with the largest likelihood is named first. A column that leaves a misfit is named last if another cause leaves none: it may
+also be an outcome, which differs between the arms after the choice.
 """
 
 import dataclasses

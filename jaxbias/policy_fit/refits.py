@@ -145,7 +145,7 @@ def _floor(replay: Replay) -> Alternative:
 
 def _search(score: Callable[[float], float], values: Sequence[float] | np.ndarray) -> float:
     """The best of these values, and then of those between it and its neighbours; to a few digits."""
-    most = max(values)
+    most = float(max(values))
     scores = {value: score(value) for value in {min(_rounded(value), most) for value in values}}
     for _ in range(ROUNDS):
         tried = sorted(scores)

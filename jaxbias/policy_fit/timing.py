@@ -49,7 +49,7 @@ def _roundest(values: Sequence[int], scores: Sequence[float]) -> int:
     """The place of the best value, or of a rounder one that is nearly as good."""
     roundness = [next((place for place, part in enumerate(ROUND) if value % part == 0), len(ROUND)) for value in values]
     good = np.flatnonzero(np.asarray(scores) >= max(scores) - AS_GOOD)
-    return int(min(good, key=lambda place: (roundness[place], -scores[place])))
+    return int(min(good.tolist(), key=lambda place: (roundness[place], -scores[place])))
 
 
 def _score(replay: Replay, seen: Int[np.ndarray, " choices"]) -> float:

@@ -26,7 +26,13 @@ def describe_cause(cause: LikelyCause, name_of: NameOf = str) -> str:
     """One cause.
 
     >>> found = LikelyCause(
-    ...     cause=Cause.BATCHES, settings={"batch_size": 100}, gain=512.0, fits=True, impossible=0, declared_impossible=0, choices=99
+    ...     cause=Cause.BATCHES,
+    ...     settings={"batch_size": 100},
+    ...     gain=512.0,
+    ...     fits=True,
+    ...     impossible=0,
+    ...     declared_impossible=0,
+    ...     choices=4000,
     ... )
     >>> describe_cause(found, lambda argument: {"batch_size": "--batch-size"}[argument])
     'The choices fit if the policy was updated only every 100 rows (log-likelihood higher by 512): add --batch-size 100.'
@@ -34,9 +40,8 @@ def describe_cause(cause: LikelyCause, name_of: NameOf = str) -> str:
     said = "The choices fit" if cause.fits else "The choices fit better, but not well,"
     why = f"log-likelihood higher by {_gain(cause)}"
     if cause.declared_impossible:
-        why = (
-            f"of {count(cause.choices)} choices {count(cause.impossible)} are impossible, not {count(cause.declared_impossible)}"
-        )
+        never = f"{count(cause.impossible)} are impossible, not {count(cause.declared_impossible)}"
+        why = f"of {count(cause.choices)} choices {never}"
     if cause.cause is Cause.CONTEXT:
         return f"{said} if the policy looked at column {quote(cause.column or '')} ({why}). {_advice(cause, name_of)}"
     return f"{said} if {_supposed(cause)} ({why}): {_advice(cause, name_of)}"

@@ -9,7 +9,7 @@ from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
 from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
-from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, quote
+from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, policy_title, quote
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.statuses import doubt_sentence
 
@@ -36,7 +36,7 @@ def describe_distrust(analysis: Analysis) -> list[str]:
 
 def fit_sentence(analysis: Analysis) -> str:
     """Whether the log can come from the policy."""
-    fit, name = analysis.fit, type(analysis.policy).__name__
+    fit, name = analysis.fit, policy_title(analysis.policy)
     if fit is None:
         return "The policy that chose the arms was not given, so the methods that correct for it do not apply."
     if fit.verdict == Verdict.NOTHING_TO_CHECK:
