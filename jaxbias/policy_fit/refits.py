@@ -12,7 +12,8 @@ from jaxbias.policy_fit.alternatives import Alternative, Cause, Replay
 from jaxbias.policy_fit.inside import innermost, setting_of, with_setting
 
 DIGITS = 3  # of a fitted value: what is suggested can be typed
-ROUNDS = 1  # in which the values around the best one are tried
+ROUNDS, MORE_ROUNDS = 1, 4  # in which the values around the best one are tried; more for a policy that does not integrate
+CHEAP = 2.0  # cost of a log-probability up to which there are more
 BETWEEN = 3  # values tried on each side of the best one, up to its neighbour
 FACTORS = 4.0 ** np.arange(-3, 4)  # of a positive setting: from a 64th to 64 times what was declared
 SPREADS = np.array([-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0])  # of a prior mean, in standard deviations of the rewards
@@ -88,7 +89,7 @@ def _values(replay: Replay, name: str) -> np.ndarray:
 def _refit(replay: Replay, cause: Cause, name: str, values: np.ndarray) -> Alternative:
     """The value of one setting under which the choices are most likely."""
     at = lambda value: replay.under(with_setting(replay.policy, name, value))
-    best = _search(lambda value: replay.score(at(value)), values)
+    best = _search(lambda value: replay.score(at(value)), values, _rounds(replay))
     return Alternative(cause, {f"policy.{name}": best}, at(best), num_parameters=1)
 
 
@@ -139,15 +140,20 @@ def _floor(replay: Replay) -> Alternative:
         with np.errstate(divide="ignore"):  # without a floor, what has no chance has none
             return np.log(floor + (1 - replay.num_arms * floor) * probs)
 
-    best = _search(lambda floor: replay.score(at(floor)), SHARES / replay.num_arms)
+    best = _search(lambda floor: replay.score(at(floor)), SHARES / replay.num_arms, MORE_ROUNDS)
     return Alternative(Cause.FLOOR, {"policy.floor": best}, at(best), num_parameters=1)
 
 
-def _search(score: Callable[[float], float], values: Sequence[float] | np.ndarray) -> float:
+def _rounds(replay: Replay) -> int:
+    cost = complete_policy(replay.policy).log_prob_cost(replay.num_arms)
+    return MORE_ROUNDS if cost <= CHEAP else ROUNDS
+
+
+def _search(score: Callable[[float], float], values: Sequence[float] | np.ndarray, rounds: int = ROUNDS) -> float:
     """The best of these values, and then of those between it and its neighbours; to a few digits."""
     most = float(max(values))
     scores = {value: score(value) for value in {min(_rounded(value), most) for value in values}}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         tried = sorted(scores)
         place = tried.index(max(scores, key=lambda value: scores[value]))
         low, high = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
