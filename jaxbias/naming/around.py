@@ -65,7 +65,7 @@ def _check_floor(floor: Any, num_arms: int) -> float:
     return floor
 
 
-def _check_warm_up(num_steps: float) -> int:
+def _check_warm_up(num_steps: int | float) -> int:
     if num_steps < 1 or num_steps != int(num_steps):
         raise ArgumentError("warm_up", num_steps, "a whole number of pulls, 1 or more", problem=f"is {num_steps:g}")
     return int(num_steps)
