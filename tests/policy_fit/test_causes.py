@@ -146,7 +146,7 @@ def test_causes_of_batches_that_are_known():
         total = random.normal(pulls * np.array(MEANS), np.sqrt(pulls))
         batches.append((pulls, total))
     pulls, total = (np.array([batch[part] for batch in batches]) for part in (0, 1))
-    history = jb.History.from_counts(pulls, total, squares=pulls + total**2 / np.maximum(pulls, 1))
+    history = jb.History.from_counts(pulls, total)
     found = [one for one in timing_alternatives(replay(history, policy)) if one.cause is Cause.DELAY]
     assert found[0].settings == {"delay_in_batches": 1}
 
