@@ -32,11 +32,6 @@ class _Around(Wrapped):
         """What the policy draws is not all that decides."""
         return False
 
-    @property
-    def has_sampler(self) -> bool:
-        """Its own, around that of the policy."""
-        return True
-
 
 @settings
 class Floored(_Around):

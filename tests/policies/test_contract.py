@@ -14,10 +14,10 @@ from jaxbias.policies import BasePolicy, complete_policy
 from jaxbias.policies.noise import tie_priorities
 from tests.conftest import POLICIES, Softmax
 
-PLATFORMS = {  # the presets that break ties otherwise, and all that a platform adds
+PLATFORMS = {  # the presets that break ties otherwise, and a floor inside a warm-up
     "epsilon-greedy-first": jb.EpsilonGreedy(epsilon=0.1, ties="first"),
     "ucb1-first": jb.UCB1(ties="first"),
-    "platform": jb.policies.WarmUp(jb.Floored(jb.TopTwo(jb.Thompson(), beta=0.6), floor=0.05), num_steps=4),
+    "platform": jb.policies.WarmUp(jb.Floored(jb.Thompson(), floor=0.05), num_steps=4),
 }
 CONTRACT = POLICIES | PLATFORMS | {"own": Softmax(rate=0.5)}
 DRAWS = 40_000
