@@ -18,6 +18,7 @@ from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
 from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
+from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
@@ -27,6 +28,7 @@ from jaxbias.estimators.sigma import check_spread
 from jaxbias.evaluation import Evaluation
 from jaxbias.history import History, check_history
 from jaxbias.logs import Log, read_log
+from jaxbias.logs.batching import in_batches
 from jaxbias.policies import Policy, check_policy, complete_policy
 from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
@@ -56,6 +58,7 @@ def debias(
     allocation: Literal["independent", "shares"] = "independent",
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
+    batch_size: int | None = None,
     evaluate: bool = True,
     progress: Callable[[str], None] | None = None,
     **reading: Any,
@@ -71,12 +74,13 @@ def debias(
         methods: names of the estimators to try. By default all, except `data_splitting` where no rewards were held out, and
             `batched_ols` where there are no batches.
         level: of the intervals.
-        fit: settings of the policy to be estimated from the log first: "tau", "epsilon".
+        fit: settings of the policy to be estimated from the log first: "tau", "epsilon", "floor".
         opening: whether the first pull of each arm, or the whole first batch, was forced, or chosen by the policy like the
             others. It is not needed if the log marks forced pulls.
         allocation: how the pulls of a batch were allocated, where the log has batches: each choice drawn independently, or
             "shares", the probabilities rounded to whole numbers.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
+        batch_size: how many rows were chosen at once, where the log does not say.
         evaluate: whether to simulate logs like this one at the estimates and recommend the method that does best on them; without
             it, or in a log too long for that, the recommendation is the method that assumes the least.
         progress: called before each part of the work with a `Stage` or the name of a method.
@@ -94,6 +98,7 @@ def debias(
     if not isinstance(log, Log):
         report(Stage.READING)
         log = read_log(log, **reading)
+    log = log if batch_size is None else in_batches(log, batch_size)
     with jax.enable_x64(True):
         ending = {"stop": stop, "num_steps": num_steps}
         request = Request(methods, level, fit, ending, evaluate, report)
@@ -164,6 +169,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         distrust=_distrust(fit, recommended, comparison),
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
+        causes=find_log_causes(log, policy, fit),
     )
 
 

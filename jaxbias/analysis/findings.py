@@ -12,6 +12,7 @@ from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.registry import METHODS
 from jaxbias.evaluation import Evaluation
 from jaxbias.logs import Log
+from jaxbias.policy_fit.causes import LikelyCause
 from jaxbias.policy_fit.check import PolicyFit
 from jaxbias.policy_fit.tuning import Fitted
 
@@ -224,6 +225,7 @@ class Analysis:
         distrust: the reasons not to trust the recommended figures; empty where there are none.
         key_words: the data of the random key.
         influence: the rows that move the recommended estimates most; None where that is not known.
+        causes: why the policy may not fit, the likeliest first.
     """
 
     log: Log
@@ -241,6 +243,7 @@ class Analysis:
     distrust: tuple[Distrust, ...]
     key_words: tuple[int, ...]
     influence: Influence | None = None
+    causes: tuple[LikelyCause, ...] = ()
 
     @property
     def estimate(self) -> Estimate:

@@ -16,13 +16,14 @@ from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
-from jaxbias.cli.options import Json, Seed, make_key, with_policy_options, with_reading_options, with_stop_options
+from jaxbias.cli.options import Json, Preset, Seed, make_key, with_policy_options, with_reading_options, with_stop_options
 from jaxbias.estimators.registry import METHODS
 from jaxbias.examples import DEFAULT, list_examples, load_example
 from jaxbias.naming.building import settings_of
 from jaxbias.naming.collection import build_collection
 from jaxbias.naming.config import read_config, write_config
 from jaxbias.naming.names import Allocation, FamilyName, Opening, PolicyName
+from jaxbias.naming.presets import with_preset
 from jaxbias.naming.settings import (
     COLUMNS,
     DESCRIPTIONS,
@@ -95,6 +96,7 @@ def debias(
     policy: Annotated[
         PolicyName | None, typer.Option(help="The policy that chose the arms; few methods can do without it.")
     ] = None,
+    preset: Preset = None,
     family: Annotated[
         FamilyName | None, typer.Option(help="Distribution of the rewards (bernoulli if all are 0 or 1, else normal).")
     ] = None,
@@ -118,6 +120,9 @@ def debias(
     arm: Annotated[list[str] | None, _of_log("Label of an arm; once for each arm in order, including arms never pulled.")] = None,
     opening: Annotated[Opening | None, _of_log("Whether the first pull of each arm was forced (forced) or chosen.")] = None,
     allocation: Annotated[Allocation | None, _of_log("How batches were divided among the arms (independent).")] = None,
+    batch_size: Annotated[
+        int | None, _of_log("How many rows were chosen at once, where the log has no column of batches.")
+    ] = None,
     max_steps: Annotated[int | None, _of_log("Rows it could have had if no rule had stopped it (as many as it has).")] = None,
     first: Annotated[int | None, _of_log("Read only this many rows, the first ones.")] = None,
     trial: Annotated[str | None, _of_log("Which trial to read, if the log has several.")] = None,
@@ -137,7 +142,7 @@ def debias(
     columns = {role: name for role, name in named.items() if name is not None}
     typed = dict(policy=policy, family=family, sigma=sigma, method=method, level=level, opening=opening, arms=arm)
     typed |= dict(separator=separator, decimal=decimal, columns=columns, allocation=allocation, max_steps=max_steps)
-    typed |= reading
+    typed |= dict(preset=preset, batch_size=batch_size) | reading
     source, from_file = _find_log(log, example, config)
     settings = _merge(
         from_file, {**{name: value for name, value in typed.items() if value not in (None, [], {})}, **stopping, **given}
@@ -158,7 +163,11 @@ def debias(
     if not quiet:
         _warn(analysis)
     if as_json:
-        run = {**settings_of(settings.get("policy"), analysis.policy, analysis.family), "seed": seed, "version": jb.__version__}
+        run = {
+            **settings_of(with_preset(settings).get("policy"), analysis.policy, analysis.family),
+            "seed": seed,
+            "version": jb.__version__,
+        }
         typer.echo(report.to_json({**report.debias_document(analysis, option_names(None)), "settings": run}))
     else:
         report.print_debias(analysis, f"The report is in {out}." if out else "", option_names(None))
@@ -183,8 +192,8 @@ def _find_log(log: str | None, example: str | None, config: Path | None) -> tupl
 def _merge(from_file: dict[str, Any], typed: dict[str, Any]) -> dict[str, Any]:
     """The settings of a file, replaced by those typed; a typed policy replaces all the file's settings of its policy."""
     kept = {name: value for name, value in from_file.items() if name not in DESCRIPTIONS}
-    if "policy" in typed and typed["policy"] != from_file.get("policy"):
-        kept = {name: value for name, value in kept.items() if name not in POLICY_SETTINGS}
+    if "preset" in typed or ("policy" in typed and typed["policy"] != from_file.get("policy")):
+        kept = {name: value for name, value in kept.items() if name not in ("policy", "preset", *POLICY_SETTINGS)}
     columns = {**kept.get("columns", {}), **typed.get("columns", {})}
     return {**kept, **typed, **({"columns": columns} if columns else {})}
 

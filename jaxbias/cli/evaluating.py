@@ -10,10 +10,21 @@ import jaxbias as jb
 from jaxbias.cli.app import app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
-from jaxbias.cli.options import Json, Policy, Seed, Sigma, make_key, with_policy_options, with_stop_options
+from jaxbias.cli.options import (
+    Json,
+    Policy,
+    Preset,
+    Seed,
+    Sigma,
+    choose_policy,
+    make_key,
+    with_policy_options,
+    with_stop_options,
+)
 from jaxbias.cli.simulating import build_problem
+from jaxbias.naming.around import check_warm_up_ends
 from jaxbias.naming.building import build_stop, settings_of
-from jaxbias.naming.names import Allocation, FamilyName, PolicyName
+from jaxbias.naming.names import Allocation, FamilyName
 from jaxbias.reporting import terminal as report
 from jaxbias.reporting.pictures import check_picture, write_picture
 
@@ -26,7 +37,8 @@ MEANS = [1.0, 0.75]  # the first two arms of the paper's experiments
 def evaluate(
     given: dict[str, Any],
     stopping: dict[str, Any],
-    policy: Policy = PolicyName.LilUCB,
+    policy: Policy = None,
+    preset: Preset = None,
     mean: Annotated[list[float], typer.Option(help="Mean reward of an arm; once for each arm.")] = MEANS,
     steps: Annotated[int, typer.Option(help="Pulls per trial, the first of each arm included.")] = 16,
     trials: Annotated[int, typer.Option(help="How many logs are simulated.")] = 1000,
@@ -52,6 +64,8 @@ def evaluate(
     """Measure bias, error, coverage and width of each method in a simulated experiment."""
     if out is not None:
         check_picture(out)  # before the work, not after it
+    policy, given = choose_policy(policy, preset, given)
+    check_warm_up_ends(given, steps, "the pulls per trial")
     built, rewards, means = build_problem(policy, given, family, sigma, mean)
     use_cache()
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])

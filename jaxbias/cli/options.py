@@ -9,11 +9,16 @@ import typer
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.naming.names import BatchBy, PolicyName, Ties
+from jaxbias.naming.presets import PresetName, with_preset
 from jaxbias.naming.settings import FIT
 
 Number = float | None
 Numbers = list[float] | None
-Policy = Annotated[PolicyName, typer.Option(help="What chooses the arms.")]
+Policy = Annotated[PolicyName | None, typer.Option(help="What chooses the arms (lil-ucb).", show_default=False)]
+Preset = Annotated[
+    PresetName | None,
+    typer.Option(help="In place of a policy, the defaults of a tool; `jaxbias presets` says which.", show_default=False),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=2**32 - 1)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Sigma = Annotated[Numbers, typer.Option(help="Standard deviation of normal rewards (1); give it once, or once for each arm.")]
@@ -21,6 +26,11 @@ Sigma = Annotated[Numbers, typer.Option(help="Standard deviation of normal rewar
 
 def _setting(text: str, **options: Any) -> Any:
     return typer.Option(help=text, rich_help_panel="Settings of the policy", show_default=False, **options)
+
+
+def _around(text: str, **options: Any) -> Any:
+    panel = "What the platform adds, in this order"
+    return typer.Option(help=text, rich_help_panel=panel, show_default=False, **options)
 
 
 def number_or_fit(text: str) -> Any:
@@ -49,6 +59,7 @@ def _policy_options(
     beta: Annotated[Number, _setting("lil-ucb: its beta (1).")] = None,
     delta: Annotated[Number, _setting("lil-ucb: its delta (0.005).")] = None,
     gamma: Annotated[Number, _setting("exp3: share of uniform exploration and learning rate (0.1).")] = None,
+    c: Annotated[Number, _setting("kl-ucb: its c (0).")] = None,
     prior_mean: Annotated[
         Numbers, _setting("thompson, exploration-sampling: prior mean (0); give it once, or once for each arm.")
     ] = None,
@@ -66,6 +77,17 @@ def _policy_options(
     ] = None,
     balls: Annotated[Numbers, _setting("play-the-winner: balls of each arm at the start (1); once or for each arm.")] = None,
     added: Annotated[Numbers, _setting("play-the-winner: balls added after a pull (1); once or for each arm.")] = None,
+    top_two: Annotated[
+        Number,
+        _around("thompson, beta-thompson: top-two sampling, which keeps the best draw with this probability.", metavar="BETA"),
+    ] = None,
+    floor: Annotated[
+        Any,
+        _around("The least probability of every arm; in debias, fit estimates it.", parser=number_or_fit, metavar="FLOAT|fit"),
+    ] = None,
+    warm_up: Annotated[
+        int | None, _around("Pulls at the start, over all arms, in which every arm was equally likely.", metavar="PULLS")
+    ] = None,
 ) -> dict[str, Any]:
     return {name: value for name, value in locals().items() if value not in (None, [])}
 
@@ -134,6 +156,16 @@ def _with_options(command: Callable[..., None], name: str, options_of: Callable[
 
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # pyright: ignore  (what typer reads)
     return run
+
+
+def choose_policy(
+    policy: PolicyName | None, preset: PresetName | None, given: dict[str, Any]
+) -> tuple[PolicyName, dict[str, Any]]:
+    """The policy and its settings, of a preset or as they were typed."""
+    if preset is None:
+        return policy or PolicyName.LilUCB, given
+    settings = with_preset({"policy": policy, **given, "preset": preset})
+    return settings.pop("policy"), settings
 
 
 def refuse_fit(given: dict[str, Any]) -> None:

@@ -14,8 +14,10 @@ from jaxbias.cli.options import (
     Json,
     Numbers,
     Policy,
+    Preset,
     Seed,
     Sigma,
+    choose_policy,
     make_key,
     refuse_fit,
     with_policy_options,
@@ -23,6 +25,7 @@ from jaxbias.cli.options import (
 )
 from jaxbias.cli.processes import Processes, spread_over, with_process_options
 from jaxbias.logs.writing import check_log_path, write_log
+from jaxbias.naming.around import check_warm_up_ends
 from jaxbias.naming.building import ASSUMES_SIGMA, build_family, build_policy, build_stop, settings_of
 from jaxbias.naming.names import Allocation, FamilyName, PolicyName
 from jaxbias.reporting import terminal as report
@@ -39,7 +42,8 @@ def simulate(
     given: dict[str, Any],
     stopping: dict[str, Any],
     processes: Processes | None,
-    policy: Policy = PolicyName.LilUCB,
+    policy: Policy = None,
+    preset: Preset = None,
     mean: Annotated[list[float], typer.Option(help="Mean reward of an arm; once for each arm.")] = MEANS,
     steps: Annotated[int, typer.Option(help="Pulls per trial, the first of each arm included.")] = 100,
     trials: Annotated[int, typer.Option(help="How many independent trials.")] = 100_000,
@@ -60,6 +64,8 @@ def simulate(
 ) -> None:
     """Measure the bias of the sample means under a policy."""
     logged = _count_logged(out, log_trials, trials)
+    policy, given = choose_policy(policy, preset, given)
+    check_warm_up_ends(given, steps, "the pulls per trial")
     problem = build_problem(policy, given, family, sigma, mean)
     use_cache()
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
@@ -88,13 +94,15 @@ def simulate(
 @with_policy_options
 def check(
     given: dict[str, Any],
-    policy: Policy = PolicyName.LilUCB,
+    policy: Policy = None,
+    preset: Preset = None,
     arms: Annotated[int, typer.Option(help="How many arms.")] = 3,
     cases: Annotated[int, typer.Option(help="Pairs of histories to try for each condition.")] = 10_000,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Search for histories that violate Exploit or IIO, the conditions under which sample means are too low on average."""
+    policy, given = choose_policy(policy, preset, given)
     refuse_fit(given)
     built = build_policy(policy, given, arms)
     use_cache()

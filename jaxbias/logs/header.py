@@ -23,6 +23,7 @@ SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores
     "squares": ("sum_of_squares", "sum_squares", "sumsq", "sum_sq", "sum_of_squared_rewards"),
     "period": ("date", "day", "week", "month", "hour", "batch", "time", "step"),
 }
+UNUSED = "unused "  # begins the role of a column that has none
 OTHER_NAMES = {"reward": "sum", "batch": "period", "time": "period"}  # of roles, where a log of pulls has the first
 
 
@@ -32,10 +33,12 @@ class Wanted(NamedTuple):
     Fields:
         renames: names given for columns, by role.
         counts: whether the rows are counts; None where nobody said, so that columns which suggest it are kept too.
+        unused: whether to find the columns that have no role, too, each with the role of `UNUSED` and its name.
     """
 
     renames: Mapping[str, str]
     counts: bool | None = None
+    unused: bool = False
 
     @property
     def required(self) -> list[str]:
@@ -47,6 +50,9 @@ class Wanted(NamedTuple):
         if self.counts:
             return find_count_columns(file, header, self.renames)
         found, notes = find_columns(file, header, self.renames)
+        if self.unused:
+            places = [place for place, name in enumerate(header) if name.strip() and place not in found.values()]
+            return found | {UNUSED + header[place]: place for place in places}, notes
         return found | (find_suspects(header, found) if self.counts is None else {}), notes
 
 

@@ -1,7 +1,8 @@
 """Reading a log: an experiment as it was recorded, in a file or a data frame."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
 from jaxbias.logs.delimited import read_text
 from jaxbias.logs.errors import LogError
 from jaxbias.logs.files import open_file
-from jaxbias.logs.header import Wanted, check_renames
+from jaxbias.logs.header import UNUSED, Wanted, check_renames
 from jaxbias.logs.labels import check_arms, choose_trial, read_arms
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.parquet import read_parquet
@@ -33,6 +34,7 @@ class Log:
         name: of the file; "standard input" or "the data frame" where there is none.
         periods: what each batch is called, in order, where they are dates or labels.
         notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
+        read_unused: reads the columns that have no role, (steps,) each, by name; None where the source cannot be read again.
     """
 
     history: History
@@ -42,6 +44,7 @@ class Log:
     name: str
     notes: tuple[Note, ...] = ()
     periods: tuple[str, ...] | None = None
+    read_unused: Callable[[], dict[str, np.ndarray]] | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
 def read_log(
@@ -105,7 +108,22 @@ def read_log(
         return _log_of_counts(choose_trial(found, trial), decimal, labels, name)
     found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
     found = found if counts is False else refuse_counts(found, decimal)
-    return _make_log(found, decimal, labels, name, batch_by)
+    log = _make_log(found, decimal, labels, name, batch_by)
+    if hasattr(source, "read") or (isinstance(source, str) and source == "-"):
+        return log
+    again = partial(_read_unused, source, renames, separator=separator, decimal=decimal, trial=trial, first=first)
+    return dataclasses.replace(log, read_unused=again)
+
+
+def _read_unused(
+    source: Any, renames: dict[str, str], *, separator: str | None, decimal: str, trial: Any, first: int | None
+) -> dict[str, np.ndarray]:
+    """The columns without a role in the same rows: numbers as floats, anything else as it is."""
+    found, _ = _read_columns(source, Wanted(renames, counts=False, unused=True), separator, decimal)
+    frame = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first).frame
+    columns = {role.removeprefix(UNUSED): frame[role] for role in frame.columns if role.startswith(UNUSED)}
+    is_number = lambda values: values.dtype.kind in "iuf"
+    return {name: np.asarray(values, float if is_number(values) else object) for name, values in columns.items()}
 
 
 def _log_of_counts(columns: Columns, decimal: str, labels: list[str] | None, name: str) -> Log:

@@ -6,14 +6,17 @@ from enum import StrEnum
 from typing import Any
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias.naming.around import unwrap_policy, wrap_policy
 from jaxbias.naming.names import FamilyName, PolicyName
-from jaxbias.naming.settings import FIT
+from jaxbias.naming.settings import AROUND_SETTINGS, FIT
 
 ASSUMES_SIGMA = (PolicyName.Thompson, PolicyName.ExplorationSampling)  # policies that know the sigma of the rewards
 
 
 def build_policy(name: PolicyName, given: Mapping[str, Any], num_arms: int) -> Any:
-    """The policy with the given settings; one that is to be fitted keeps its default."""
+    """The policy with the given settings, and what is around it; one that is to be fitted keeps its default."""
+    around = {setting: value for setting, value in given.items() if setting in AROUND_SETTINGS}
+    given = {setting: value for setting, value in given.items() if setting not in AROUND_SETTINGS}
     kind = _policy_class(name)
     fields = {setting_name(field.name): field.name for field in dataclasses.fields(kind)}
     for setting, value in given.items():
@@ -24,7 +27,8 @@ def build_policy(name: PolicyName, given: Mapping[str, Any], num_arms: int) -> A
                 problem=f"is not a setting of {name}",
                 remedy=lambda name_of: f"its settings are {', '.join(map(name_of, fields))}" if fields else "it has no settings",
             )
-    return kind(**{fields[setting]: per_arm(setting, value, num_arms) for setting, value in given.items() if value != FIT})
+    policy = kind(**{fields[setting]: per_arm(setting, value, num_arms) for setting, value in given.items() if value != FIT})
+    return wrap_policy(name, policy, around, num_arms)
 
 
 def build_family(policy: PolicyName | None, family: FamilyName | None, sigma: Any, num_arms: int) -> Any:
@@ -88,7 +92,10 @@ def per_arm(setting: str, value: Any, num_arms: int) -> Any:
 
 def settings_of(name: PolicyName | None, policy: Any, family: Any = None) -> dict[str, Any]:
     """Every setting of a policy and a family by its name, including defaults."""
-    settings = {"policy": name, **{setting_name(field): value for field, value in vars(policy).items()}} if name else {}
+    settings: dict[str, Any] = {}
+    if name:
+        inner, around = unwrap_policy(policy)
+        settings = {"policy": name, **{setting_name(field): value for field, value in vars(inner).items()}, **around}
     if family is not None:
         settings |= {"family": FamilyName[type(family).__name__], **vars(family)}
     return settings

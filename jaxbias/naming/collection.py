@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias.naming.around import check_warm_up_ends
 from jaxbias.naming.building import ASSUMES_SIGMA, build_family, build_policy, build_stop, without_rule
 from jaxbias.naming.names import Allocation, FamilyName, Opening, PolicyName
+from jaxbias.naming.presets import with_preset
 from jaxbias.naming.settings import ESTIMATE, ESTIMATE_EACH, FIT, POLICY_SETTINGS, STOP_SETTINGS
 
 
@@ -19,11 +21,14 @@ class Collection(NamedTuple):
     allocation: str
     stop: Any
     num_steps: int | None
+    batch_size: int | None
 
 
 def build_collection(settings: Mapping[str, Any], labels: Sequence[str], num_rows: int) -> Collection:
     """The collection that settings describe, for a log with these arms and so many rows."""
+    settings = with_preset(settings)
     given = {name: settings[name] for name in POLICY_SETTINGS if name in settings}
+    check_warm_up_ends(given, num_rows, "the rows of the log")
     sigma = _check_sigma(settings.get("sigma"))
     stop = build_stop({name: settings[name] for name in STOP_SETTINGS if name in settings}, labels)
     return Collection(
@@ -34,6 +39,7 @@ def build_collection(settings: Mapping[str, Any], labels: Sequence[str], num_row
         allocation=str(settings.get("allocation", Allocation.independent)),
         stop=stop,
         num_steps=_check_max_steps(settings.get("max_steps"), stop, num_rows),
+        batch_size=_check_batch_size(settings.get("batch_size"), num_rows),
     )
 
 
@@ -81,3 +87,12 @@ def _check_max_steps(max_steps: int | float | None, stop: Any, num_rows: int) ->
     if max_steps < num_rows:
         raise ArgumentError("max_steps", max_steps, f"at least {num_rows}, the rows of the log", problem=f"is {max_steps:g}")
     return int(max_steps)
+
+
+def _check_batch_size(size: int | float | None, num_rows: int) -> int | None:
+    if size is None:
+        return None
+    if not 1 <= size < num_rows or size != int(size):
+        allowed = f"a whole number from 1 to {num_rows - 1}, below the rows of the log"
+        raise ArgumentError("batch_size", size, allowed, problem=f"is {size:g}")
+    return int(size)

@@ -10,6 +10,7 @@ class PolicyName(StrEnum):
     EpsilonGreedy = "epsilon-greedy"
     LilUCB = "lil-ucb"
     UCB1 = "ucb1"
+    KLUCB = "kl-ucb"
     Thompson = "thompson"
     BetaThompson = "beta-thompson"
     ExplorationSampling = "exploration-sampling"

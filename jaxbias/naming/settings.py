@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from jaxbias.logs.header import NEEDED_OF_COUNTS, OPTIONAL, OPTIONAL_OF_COUNTS, REQUIRED
 from jaxbias.naming.names import Allocation, BatchBy, FamilyName, Opening, PolicyName, Ties
+from jaxbias.naming.presets import PresetName
 
 FIT = "fit"  # in place of a number: estimated from the log
 ESTIMATE, ESTIMATE_EACH = (
@@ -21,6 +22,7 @@ class Owner(enum.Enum):
     """What a setting belongs to."""
 
     POLICY = enum.auto()
+    AROUND = enum.auto()  # what a platform puts around the policy
     FAMILY = enum.auto()
     STOPPING = enum.auto()
     DESIGN = enum.auto()  # the rest of how the log was collected
@@ -61,12 +63,14 @@ class Setting(NamedTuple):
 
 _ALL = (
     Setting("policy", Owner.DESIGN, Kind.CHOICE, PolicyName),
+    Setting("preset", Owner.DESIGN, Kind.CHOICE, PresetName),
     Setting("tau", Owner.POLICY, Kind.NUMBER, words=(FIT,)),
     Setting("ties", Owner.POLICY, Kind.CHOICE, Ties),
     Setting("epsilon", Owner.POLICY, Kind.NUMBER, words=(FIT,)),
     Setting("beta", Owner.POLICY, Kind.NUMBER),
     Setting("delta", Owner.POLICY, Kind.NUMBER),
     Setting("gamma", Owner.POLICY, Kind.NUMBER),
+    Setting("c", Owner.POLICY, Kind.NUMBER),
     Setting("prior_mean", Owner.POLICY, Kind.NUMBERS),
     Setting("prior_sigma", Owner.POLICY, Kind.NUMBERS),
     Setting("policy_sigma", Owner.POLICY, Kind.NUMBERS),
@@ -74,11 +78,15 @@ _ALL = (
     Setting("prior_failure", Owner.POLICY, Kind.NUMBERS),
     Setting("balls", Owner.POLICY, Kind.NUMBERS),
     Setting("added", Owner.POLICY, Kind.NUMBERS),
+    Setting("top_two", Owner.AROUND, Kind.NUMBER),
+    Setting("floor", Owner.AROUND, Kind.NUMBER, words=(FIT,)),
+    Setting("warm_up", Owner.AROUND, Kind.NUMBER),
     Setting("family", Owner.FAMILY, Kind.CHOICE, FamilyName),
     Setting("sigma", Owner.FAMILY, Kind.NUMBERS, words=(ESTIMATE, ESTIMATE_EACH)),
     Setting("opening", Owner.DESIGN, Kind.CHOICE, Opening),
     Setting("allocation", Owner.DESIGN, Kind.CHOICE, Allocation),
     Setting("max_steps", Owner.DESIGN, Kind.NUMBER),
+    Setting("batch_size", Owner.DESIGN, Kind.NUMBER),
     Setting("stop_difference", Owner.STOPPING, Kind.NUMBER),
     Setting("stop_mean", Owner.STOPPING, Kind.NUMBER),
     Setting("stop_arm", Owner.STOPPING, Kind.TEXT),
@@ -108,7 +116,8 @@ def names_of(owner: Owner) -> tuple[str, ...]:
     return tuple(setting.name for setting in _ALL if setting.owner is owner)
 
 
-POLICY_SETTINGS = names_of(Owner.POLICY)
+AROUND_SETTINGS = names_of(Owner.AROUND)  # in the order in which they are applied
+POLICY_SETTINGS = names_of(Owner.POLICY) + AROUND_SETTINGS
 STOP_SETTINGS = names_of(Owner.STOPPING)
 READING_SETTINGS = names_of(Owner.READING)
 DESCRIPTIONS = names_of(Owner.DESCRIPTION)

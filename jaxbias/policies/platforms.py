@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.settings import COUNT, PROBABILITY, is_concrete, setting, settings
@@ -133,27 +133,31 @@ class WarmUp(_Around):
     policy: Policy
     num_steps: Any = setting(default=100, allowed=COUNT)
 
-    @property
-    def keeps_statistics(self) -> bool:
-        """Steps are counted too."""
-        return False
+    def init(self, num_arms: int) -> Any:
+        """The policy's state, before the first step; with a number of steps where that state does not count the pulls."""
+        own = self.policy.init(num_arms)
+        return own if self.keeps_statistics else (own, jnp.zeros((), jnp.int32))
 
-    def init(self, num_arms: int) -> tuple[Any, Int[Array, ""]]:
-        """The policy's state, before the first step."""
-        return self.policy.init(num_arms), jnp.zeros((), jnp.int32)
-
-    def log_probs(self, state: tuple[Any, Int[Array, ""]]) -> Float[Array, " arms"]:
+    def log_probs(self, state: Any) -> Float[Array, " arms"]:
         """-log K in the warm-up, then the policy's own."""
-        own = self.policy.log_probs(state[0])
-        return jnp.where(state[1] < self.num_steps, -jnp.log(jnp.asarray(own.shape[0], own.dtype)), own)
+        own_state, warm = self._divide(state)
+        own = self.policy.log_probs(own_state)
+        return jnp.where(warm, -jnp.log(jnp.asarray(own.shape[0], own.dtype)), own)
 
-    def sample(self, key: PRNGKeyArray, state: tuple[Any, Int[Array, ""]]) -> Int[Array, ""]:
+    def sample(self, key: PRNGKeyArray, state: Any) -> Int[Array, ""]:
         """An arm at random, or as the policy does."""
-        num_arms = jax.eval_shape(self.policy.log_probs, state[0]).shape[0]
+        own_state, warm = self._divide(state)
+        num_arms = jax.eval_shape(self.policy.log_probs, own_state).shape[0]
         any_arm = jax.random.randint(jax.random.fold_in(key, 1), (), 0, num_arms, jnp.int32)
-        own = super().sample(key, state[0]).astype(jnp.int32)
-        return jnp.where(state[1] < self.num_steps, any_arm, own)
+        return jnp.where(warm, any_arm, super().sample(key, own_state).astype(jnp.int32))
 
-    def update(self, state: tuple[Any, Int[Array, ""]], arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
+    def update(self, state: Any, arm: Int[Array, ""], reward: Float[Array, ""]) -> Any:
         """The policy sees every reward."""
-        return self.policy.update(state[0], arm, reward), state[1] + 1
+        own = self.policy.update(self._divide(state)[0], arm, reward)
+        return own if self.keeps_statistics else (own, state[1] + 1)
+
+    def _divide(self, state: Any) -> tuple[Any, Bool[Array, ""]]:
+        """The policy's state, and whether the warm-up still goes on."""
+        if self.keeps_statistics:
+            return state, jnp.sum(state.pulls) < self.num_steps
+        return state[0], state[1] < self.num_steps

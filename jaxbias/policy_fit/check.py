@@ -146,6 +146,20 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     )
 
 
+def explains(arms: np.ndarray, log_probs: np.ndarray) -> bool:
+    """Whether choices can be draws from these log-probabilities, (choices, arms): as `check_fit`, with a Normal total."""
+    probs = np.exp(log_probs)
+    safe = np.where(probs > 0, log_probs, 0)
+    chosen = np.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
+    by_step = np.sum(probs * safe, axis=1)
+    deviation = float(np.sum(probs * np.square(safe - by_step[:, None]))) ** 0.5
+    total, expected = float(chosen.sum()), float(by_step.sum())
+    equal = abs(total - expected) <= 1e-5 * max(1.0, abs(total))  # as where every choice is certain, or all are equally likely
+    p_value = 1.0 if equal else _two_sided(total, np.zeros(0), expected, deviation)
+    impossible = int(np.sum(~(chosen > -np.inf)))
+    return _verdict(len(arms), impossible, p_value, _worst(_calibrate(probs, arms))) == Verdict.FITS
+
+
 def _check_shares(history: History, steps: np.ndarray, arms: np.ndarray, probs: np.ndarray) -> PolicyFit:
     """A batch that was shared out has as many pulls of each arm as its share, rounded up or down in whatever way."""
     seen = history.seen_steps

@@ -1,6 +1,5 @@
-"""The noise of a policy, estimated from the log it left: the `tau` or `epsilon` under which its choices are most likely."""
+"""The noise of a policy, estimated from the log it left: the `tau`, `epsilon` or `floor` that makes its choices most likely."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from statistics import NormalDist
@@ -17,6 +16,8 @@ from jaxbias.estimators.checks import check_level
 from jaxbias.history import History, check_history
 from jaxbias.likelihood import selection_log_probs
 from jaxbias.policies import Policy, check_policy, complete_policy, policy_name
+from jaxbias.policies.wrappers import Wrapped
+from jaxbias.policy_fit.inside import setting_of, with_setting
 
 POINTS = 25  # values tried at once: in the first round four for each factor of ten of tau
 ROUNDS = 5  # each narrows the range twelvefold: the last to a millionth of it
@@ -74,28 +75,34 @@ def fit_settings(history: History, policy: Policy, names: Sequence[str] = ("tau"
 
 def _range(history: History, policy: Any, name: str) -> np.ndarray:
     """The values that are tried first."""
-    known = complete_policy(policy).noise_settings
+    known = _noise_settings(policy)
     if name == "epsilon" and name in known:
         return np.linspace(0.0, 1.0, POINTS)
     if name == "floor" and name in known:
         return np.linspace(0.0, 1.0 / history.num_arms, POINTS)
-    if name == "tau" and name in known and not callable(policy.tau):
+    if name == "tau" and name in known and not callable(setting_of(policy, "tau")):
         spread = float(np.std(np.asarray(history.rewards))) or 1.0
         return np.concatenate([[0.0], spread * np.logspace(-DECADES, DECADES, POINTS - 1)])
     allowed = " or ".join(map(repr, known)) or "empty"
     raise ArgumentError("names", name, f"{allowed} for {policy_name(policy)}, and a number", problem=f"has {name!r}")
 
 
+def _noise_settings(policy: Any) -> tuple[str, ...]:
+    """Of the policy and of those that it is wrapped around."""
+    inside = _noise_settings(policy.policy) if isinstance(policy, Wrapped) else ()
+    return (*complete_policy(policy).noise_settings, *inside)
+
+
 def _totals(history: History, policy: Any, name: str, values: np.ndarray) -> np.ndarray:
     """Total log-probability of the choices at each of the values of one setting."""
-    others = dataclasses.replace(policy, **{name: float(values[0])})  # its place is taken by each of the values
+    others = with_setting(policy, name, float(values[0]))  # its place is taken by each of the values
     return np.asarray(_log_probs_at(history, others, jnp.asarray(values, jnp.result_type(float)), name=name), np.float64)
 
 
 @partial(compiled, static=("name",))
 def _log_probs_at(history: History, policy: Any, values: Float[Array, " values"], name: str) -> Float[Array, " values"]:
     def total(value: Array) -> Array:
-        here = dataclasses.replace(policy, **{name: value})
+        here = with_setting(policy, name, value)
         steps = (history.arms, history.rewards, history.forced_steps, history.num_arms, history.seen_steps)
         chosen = selection_log_probs(here, *steps)
         return jnp.sum(jnp.minimum(chosen, 0))  # with little noise, rounding alone would make some of them positive
@@ -107,7 +114,7 @@ def _profile(
     history: History, policy: Any, name: str, values: np.ndarray, others: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, list[Any]]:
     """At each value of one setting, with the others at their best there: the total, and the policy."""
-    policies = [dataclasses.replace(policy, **{name: float(value)}) for value in values]
+    policies = [with_setting(policy, name, float(value)) for value in values]
     if not others:
         return _totals(history, policy, name, values), policies
     found = [_best(history, here, others) for here in policies]
@@ -128,7 +135,7 @@ def _best(history: History, policy: Any, ranges: dict[str, np.ndarray]) -> tuple
 
 def _interval(history: History, policy: Any, name: str, ranges: dict[str, np.ndarray], lowest: float) -> Fitted:
     """Where the likelihood, with the other settings at their best, falls to `lowest`."""
-    value, tried = float(getattr(policy, name)), ranges[name]
+    value, tried = float(setting_of(policy, name)), ranges[name]
     others = {other: values for other, values in ranges.items() if other != name}
 
     def end(places: np.ndarray) -> float:

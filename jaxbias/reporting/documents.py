@@ -1,5 +1,6 @@
 """Results as JSON documents, for programs."""
 
+import dataclasses
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,8 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),
         "warnings": warnings_of(analysis),
-        "sentences": sentences(analysis),
+        "sentences": sentences(analysis, name_of),
+        "causes": [dataclasses.asdict(cause) for cause in analysis.causes],
     }
 
 

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from jaxbias._core.errors import ArgumentError
 
@@ -78,3 +79,14 @@ def name_arms(labels: Sequence[str], arms: Sequence[int]) -> str:
     """The labels of these arms in quotes; of many, if they are all arms, how many there are."""
     every = len(arms) == len(labels) > MOST_NAMED
     return f"all {len(arms)} arms" if every else name_some(labels[arm] for arm in arms)
+
+
+def policy_title(policy: Any) -> str:
+    """The name of a policy, with those that it is wrapped around.
+
+    >>> import jaxbias as jb
+    >>> policy_title(jb.Greedy()), policy_title(jb.Floored(jb.TopTwo(jb.Thompson())))
+    ('Greedy', 'Floored(TopTwo(Thompson))')
+    """
+    inner = getattr(policy, "policy", None)
+    return type(policy).__name__ if inner is None else f"{type(policy).__name__}({policy_title(inner)})"

@@ -2,21 +2,24 @@
 
 import numpy as np
 
+from jaxbias._core.errors import NameOf
 from jaxbias.analysis.findings import Analysis, Distrust
 from jaxbias.analysis.signs import CLEAR, signs_of
 from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
+from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
-from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, quote
+from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, policy_title, quote
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.statuses import doubt_sentence
 
 NOT_TRUSTED = "Do not rely on results that use the policy."
 
 
-def sentences(analysis: Analysis) -> list[str]:
-    """What the analysis found."""
-    found = [fit_sentence(analysis), recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
+def sentences(analysis: Analysis, name_of: NameOf = str) -> list[str]:
+    """What the analysis found; `name_of` says how the reader calls an argument of the library."""
+    found = [fit_sentence(analysis), *cause_sentences(analysis.causes, name_of)]
+    found += [recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in found if sentence]
 
@@ -33,7 +36,7 @@ def describe_distrust(analysis: Analysis) -> list[str]:
 
 def fit_sentence(analysis: Analysis) -> str:
     """Whether the log can come from the policy."""
-    fit, name = analysis.fit, type(analysis.policy).__name__
+    fit, name = analysis.fit, policy_title(analysis.policy)
     if fit is None:
         return "The policy that chose the arms was not given, so the methods that correct for it do not apply."
     if fit.verdict == Verdict.NOTHING_TO_CHECK:

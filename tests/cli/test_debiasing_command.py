@@ -25,7 +25,7 @@ from jaxbias.cli.options import _policy_options, _stop_options
 from jaxbias.naming.building import build_policy
 from jaxbias.naming.config import COMMENT, read_config, write_config
 from jaxbias.naming.names import Opening, PolicyName
-from jaxbias.naming.settings import POLICY_SETTINGS, STOP_SETTINGS
+from jaxbias.naming.settings import AROUND_SETTINGS, POLICY_SETTINGS, STOP_SETTINGS
 from jaxbias.reporting import terminal as report
 from tests.logs.malformed import MALFORMED
 
@@ -382,9 +382,9 @@ def test_a_config_is_saved_read_and_overruled(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("policy = 'nope'", 'policy is "nope"; it must be one of greedy, epsilon-greedy, lil-ucb, ucb1, thompson, beta-thompson, '
-         "exploration-sampling, beta-exploration-sampling, play-the-winner, exp3, uniform"),
-        ("policies = 1", "policies is not a setting; the settings are added, allocation, arms, balls, batch_by, beta, "),
+        ("policy = 'nope'", 'policy is "nope"; it must be one of greedy, epsilon-greedy, lil-ucb, ucb1, kl-ucb, thompson, '
+         "beta-thompson, exploration-sampling, beta-exploration-sampling, play-the-winner, exp3, uniform"),
+        ("policies = 1", "policies is not a setting; the settings are added, allocation, arms, balls, batch_by, batch_size, "),
         ("tau = true", "tau is true; it must be a number, or 'fit'"),
         ("tau = [1.0]", "tau is [1.0]; it must be a number, or 'fit'"),
         ("sigma = []", "sigma is []; it must be a number, or a list with one for each arm, or 'estimate', or 'estimate-each'"),
@@ -422,7 +422,8 @@ def test_one_list_of_settings():
     assert tuple(inspect.signature(_policy_options).parameters) == POLICY_SETTINGS
     assert tuple(inspect.signature(_stop_options).parameters) == STOP_SETTINGS
     fields = {field.name for name in PolicyName for field in dataclasses.fields(build_policy(name, {}, 2))}
-    assert {"policy_sigma" if field == "sigma" else field for field in fields} == set(POLICY_SETTINGS)
+    named = {"policy_sigma" if field == "sigma" else field for field in fields}
+    assert named | set(AROUND_SETTINGS) == set(POLICY_SETTINGS)
 
 
 def test_the_report_is_written_and_has_the_command(capsys, tmp_path):

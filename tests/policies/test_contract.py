@@ -14,7 +14,12 @@ from jaxbias.policies import BasePolicy, complete_policy
 from jaxbias.policies.noise import tie_priorities
 from tests.conftest import POLICIES, Softmax
 
-CONTRACT = POLICIES | {"own": Softmax(rate=0.5)}
+PLATFORMS = {  # the presets that break ties otherwise, and a floor inside a warm-up
+    "epsilon-greedy-first": jb.EpsilonGreedy(epsilon=0.1, ties="first"),
+    "ucb1-first": jb.UCB1(ties="first"),
+    "platform": jb.policies.WarmUp(jb.Floored(jb.Thompson(), floor=0.05), num_steps=4),
+}
+CONTRACT = POLICIES | PLATFORMS | {"own": Softmax(rate=0.5)}
 DRAWS = 40_000
 FEWER_DRAWS = 4_000  # of the rejection sampler of the Beta distribution, which takes seconds for all of them: those are slow
 STEPS = 6

@@ -23,11 +23,14 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
 
     `name_of` says how the reader calls an argument of the library.
     """
-    from jaxbias.reporting.sentences import describe_distrust, sentences  # here, as it imports JAX
+    from jaxbias.reporting.causes import cause_sentences  # here, as these modules import JAX
+    from jaxbias.reporting.sentences import describe_distrust, sentences
     from jaxbias.reporting.statuses import describe_doubts
 
-    console, found = make_console(), sentences(analysis)
-    say(console, found[0])
+    console, found = make_console(), sentences(analysis, name_of)
+    before = 1 + len(cause_sentences(analysis.causes))  # the verdict and its causes
+    for sentence in found[:before]:
+        say(console, sentence)
     _print_main(console, analysis)
     if len(analysis.labels) <= MOST_ARMS:
         _print_methods(console, analysis)
@@ -45,7 +48,7 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
         say(console, f"{name} was estimated from the log: {number(fitted.value)} {ends}.")
     distrust = [reason for reason in describe_distrust(analysis) if reason not in found]
     reasons = [f"{method} does not apply: {why.describe(name_of)}." for method, why in analysis.comparison.reasons.items()]
-    for sentence in filter(None, [*found[1:], *distrust, *reasons, note]):
+    for sentence in filter(None, [*found[before:], *distrust, *reasons, note]):
         say(console, sentence)
 
 
