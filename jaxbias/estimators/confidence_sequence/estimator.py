@@ -1,5 +1,6 @@
 """A confidence sequence for each arm's mean: an interval that holds at every step at once (Howard et al., 2021)."""
 
+import dataclasses
 import math
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.settings import POSITIVE, is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.confidence_sequence.bounded import bernstein_ends
+from jaxbias.estimators.confidence_sequence.differences import difference_ends, of_control
 from jaxbias.estimators.confidence_sequence.mixtures import (
     Ends,
     Seen,
@@ -43,6 +45,7 @@ def confidence_sequence(
     scale: ArrayLike | None = None,
     bounds: tuple[float, float] | None = None,
     tightest_at: int | float | None = None,
+    control: int | None = None,
     trajectory: bool = False,
 ) -> Estimate:
     """The sample mean, with an interval that covers at all steps together with probability `level`, for each arm.
@@ -68,6 +71,8 @@ def confidence_sequence(
         bounds: the least and the largest possible reward, in place of what the family says.
         tightest_at: the number of pulls at which the interval is to be the tightest it can be, and which must not depend on the
             rewards; by default 50, or 200 for Bernoulli, Poisson and Exponential rewards. It holds for any. Not with `bounds`.
+        control: an arm: the result is then the difference of every arm to this one, not a number at the arm itself. The two arms
+            share alpha in the way that is best for both (`differences.py`); with `bounds` each has half of it.
         trajectory: keep the interval after every step too.
 
     Returns:
@@ -92,48 +97,79 @@ def confidence_sequence(
     tightest_at = (TIGHTEST_AT_COUNTS if counts else TIGHTEST_AT) if tightest_at is None else tightest_at
     if not (tightest_at > 0 and math.isfinite(tightest_at)):
         raise ArgumentError("tightest_at", tightest_at, "positive and finite")
+    if control is not None and not 0 <= control < checked.num_arms:
+        raise ArgumentError("control", control, f"an arm from 0 to {checked.num_arms - 1}")
     worth, limits = tightest_at / best_ratio(1 - level), completed.mean_range if bounds is None else bounds
     variance = None if known is None else jnp.square(known)
-    ends = lambda seen: _ends(seen, completed, variance, worth, 1 - level)
     diagnostics: dict[str, Any] = {"pulls": checked.statistics.pulls}
+    by_step = None
     if bounds is not None:
-        by_step = _bernstein(checked, *bounds, alpha=1 - level)
+        by_step = _bernstein(checked, *bounds, alpha=1 - level, control=control)
         lower, upper = (end[..., -1, :] for end in by_step)
     else:
+        ends = lambda seen: _ends(seen, completed, variance, worth=worth, alpha=1 - level, control=control)
         by_step = ends(_seen_by_step(checked)) if trajectory else None
         lower, upper = ends(_seen(checked))
+    if control is not None:
+        limits = limits[0] - limits[1], limits[1] - limits[0]
     if trajectory and by_step is not None:
         diagnostics |= {"lower_by_step": jnp.clip(by_step[0], *limits), "upper_by_step": jnp.clip(by_step[1], *limits)}
     if variance is not None and bounds is None:
         diagnostics["rho"] = jnp.broadcast_to(variance * worth, lower.shape)
-    return _result(checked, completed, jnp.clip(lower, *limits), jnp.clip(upper, *limits), diagnostics)
+    found = _result(checked, completed, jnp.clip(lower, *limits), jnp.clip(upper, *limits), control, diagnostics)
+    return found if control is None else _without_control(found, control)
 
 
-def _result(history: History, family: BaseFamily, lower: Array, upper: Array, diagnostics: dict[str, Any]) -> Estimate:
+def _result(
+    history: History, family: BaseFamily, lower: Array, upper: Array, control: int | None, diagnostics: dict[str, Any]
+) -> Estimate:
     summary = summarise(history)
-    no_spread = (summary.pulls > 0) & jnp.isinf(lower) & jnp.isinf(upper)
+    mean, stderr, pulled = summary.mean, naive_stderr(summary, family), summary.pulls > 0
+    if control is not None:
+        mean, pulled = mean - mean[..., control : control + 1], pulled & pulled[..., control : control + 1]
+        stderr = jnp.hypot(stderr, stderr[..., control : control + 1])
+    no_spread = pulled & jnp.isinf(lower) & jnp.isinf(upper)
     return Estimate(
         method="confidence_sequence",
-        mean=summary.mean,
-        stderr=naive_stderr(summary, family),
-        lower=jnp.where(summary.pulls > 0, jnp.minimum(lower, summary.mean), lower),
-        upper=jnp.where(summary.pulls > 0, jnp.maximum(upper, summary.mean), upper),
-        status=first_status({Status.NEVER_PULLED: summary.pulls == 0, Status.TOO_FEW_PULLS: no_spread}),
+        mean=mean,
+        stderr=stderr,
+        lower=jnp.where(pulled, jnp.minimum(lower, mean), lower),
+        upper=jnp.where(pulled, jnp.maximum(upper, mean), upper),
+        status=first_status({Status.NEVER_PULLED: ~pulled, Status.TOO_FEW_PULLS: no_spread}),
         diagnostics=diagnostics,
     )
 
 
-@partial(compiled, static=("worth", "alpha"))
-def _ends(seen: Seen, family: BaseFamily, variance: Float[Array, " arms"] | None, worth: float, alpha: float) -> Ends:
+def _without_control(found: Estimate, control: int) -> Estimate:
+    """A difference to itself is not a number."""
+    there = jnp.arange(found.mean.shape[-1]) == control
+    numbers = {name: jnp.where(there, jnp.nan, getattr(found, name)) for name in ("mean", "stderr", "lower", "upper")}
+    return dataclasses.replace(found, **numbers)
+
+
+@partial(compiled, static=("worth", "alpha", "control"))
+def _ends(
+    seen: Seen, family: BaseFamily, variance: Float[Array, " arms"] | None, worth: float, alpha: float, control: int | None
+) -> Ends:
+    """Of every arm, or of its difference to the control."""
+    if control is None:
+        return _ends_at(seen, family, variance, worth, math.log(alpha))
+    other = of_control(seen, control)
+    other_variance = None if variance is None else jnp.broadcast_to(variance[control], variance.shape)
+    own = partial(_ends_at, seen, family, variance, worth)
+    return difference_ends(own, partial(_ends_at, other, family, other_variance, worth), seen, other, worth, alpha)
+
+
+def _ends_at(seen: Seen, family: BaseFamily, variance: Float[Array, " arms"] | None, worth: float, log_alpha: Any) -> Ends:
     """By what is known of the rewards."""
     if variance is not None:
         shape = (1,) * (seen.pulls.ndim - 1) + variance.shape
-        return normal_ends(seen, variance.reshape(shape), (variance * worth).reshape(shape), alpha)
+        return normal_ends(seen, variance.reshape(shape), (variance * worth).reshape(shape), log_alpha)
     if isinstance(family, UnknownSigma):
-        return student_ends(seen, worth, alpha)
+        return student_ends(seen, worth, log_alpha)
     if has_conjugate(family):
-        return conjugate_ends(family, seen, worth, alpha)
-    return asymptotic_ends(seen, worth, alpha)
+        return conjugate_ends(family, seen, worth, log_alpha)
+    return asymptotic_ends(seen, worth, log_alpha)
 
 
 @compiled
@@ -162,11 +198,17 @@ def _seen_by_step(history: History) -> Seen:
     return by_trial(one, history)
 
 
-@partial(compiled, static=("low", "high", "alpha"))
-def _bernstein(history: History, low: float, high: float, alpha: float) -> Ends:
+@partial(compiled, static=("low", "high", "alpha", "control"))
+def _bernstein(history: History, low: float, high: float, alpha: float, control: int | None) -> Ends:
+    """After every step, of every arm; or of its difference to the control, of which each has half of alpha."""
+
     def one(trial: History) -> tuple[Array, Array]:
-        ends = bernstein_ends((trial.rewards - low) / (high - low), _chosen(trial), alpha)
-        return ends[0] * (high - low) + low, ends[1] * (high - low) + low
+        rewards = (trial.rewards - low) / (high - low)
+        ends = bernstein_ends(rewards, _chosen(trial), alpha if control is None else alpha / 2)
+        lower, upper = (end * (high - low) + low for end in ends)
+        if control is None:
+            return lower, upper
+        return lower - upper[:, control : control + 1], upper - lower[:, control : control + 1]
 
     return by_trial(one, history)
 

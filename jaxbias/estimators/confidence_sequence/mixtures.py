@@ -14,7 +14,7 @@ which it has not. The mixing distribution is around m itself and as wide as the 
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -27,6 +27,9 @@ from jaxbias.rewards import BaseFamily, Bernoulli
 FAR = 1e-6  # of the distance to the end of the range: an end of the interval that is nearer is at the end
 FAR_UP = 25.0  # in log m, beyond the sample mean: an end of the interval that is farther is infinite
 START = 1e-6  # of a reward: where the search upwards begins above a sample mean of 0
+
+
+# All take the logarithm of alpha, which may be above 0 where two arms share it (`differences.py`).
 
 
 class Seen(NamedTuple):
@@ -49,23 +52,23 @@ def best_ratio(alpha: float) -> float:
     return float(-lambertw(-(alpha**2) / math.e, -1).real) - 1
 
 
-def normal_ends(seen: Seen, variance: Float[Array, "*#shape arms"], rho: Float[Array, "*#shape arms"], alpha: float) -> Ends:
+def normal_ends(seen: Seen, variance: Float[Array, "*#shape arms"], rho: Float[Array, "*#shape arms"], log_alpha: Any) -> Ends:
     """mean -/+ sqrt((v + rho) log((v + rho) / (rho alpha^2))) / n with v = n variance; infinite without a pull or a variance."""
     variance, rho = jnp.broadcast_to(variance, seen.pulls.shape), jnp.broadcast_to(rho, seen.pulls.shape)
     known = (seen.pulls > 0) & (variance > 0)
     count, rho = jnp.maximum(seen.pulls, 1), jnp.where(known, rho, 1)
     total = count * variance + rho
-    half = jnp.sqrt(total * (jnp.log(total / rho) - 2 * math.log(alpha))) / count
+    half = jnp.sqrt(total * jnp.maximum(jnp.log(total / rho) - 2 * log_alpha, 0)) / count
     return _around(seen, half, known)
 
 
-def asymptotic_ends(seen: Seen, worth: float, alpha: float) -> Ends:
+def asymptotic_ends(seen: Seen, worth: float, log_alpha: Any) -> Ends:
     """The Normal mixture with the sample variance; `worth` is the number of pulls whose noise is as wide as the mixture."""
     variance = jnp.where(seen.pulls > 1, seen.squares / jnp.maximum(seen.pulls, 1), 0)
-    return normal_ends(seen, variance, variance * worth, alpha)
+    return normal_ends(seen, variance, variance * worth, log_alpha)
 
 
-def student_ends(seen: Seen, worth: float, alpha: float) -> Ends:
+def student_ends(seen: Seen, worth: float, log_alpha: Any) -> Ends:
     """Normal rewards with sigma integrated out.
 
     With g = 1 / worth, squares s around the sample mean and distance d to it, the martingale is
@@ -76,7 +79,7 @@ def student_ends(seen: Seen, worth: float, alpha: float) -> Ends:
     """
     count = jnp.maximum(seen.pulls, 1)
     wider = 1 + count / worth
-    limit = jnp.exp((jnp.log(wider) - 2 * math.log(alpha)) / count)
+    limit = jnp.exp(jnp.maximum(jnp.log(wider) - 2 * log_alpha, 0) / count)
     known = (limit < wider) & (seen.squares > 0)
     ratio = (limit - 1) / jnp.where(known, 1 - limit / wider, 1)
     return _around(seen, jnp.sqrt(ratio * seen.squares / count), known)
@@ -87,7 +90,7 @@ def _around(seen: Seen, half: Array, known: Array) -> Ends:
     return seen.mean - half, seen.mean + half
 
 
-def conjugate_ends(family: BaseFamily, seen: Seen, worth: float, alpha: float) -> Ends:
+def conjugate_ends(family: BaseFamily, seen: Seen, worth: float, log_alpha: Any) -> Ends:
     """Where the mixture of the conjugate prior around m, worth so many pulls, has 1 / alpha times the likelihood at m.
 
     It grows with the distance of m from the sample mean on both sides, so that both ends are found by bisection.
@@ -100,13 +103,13 @@ def conjugate_ends(family: BaseFamily, seen: Seen, worth: float, alpha: float) -
         below = lambda at: -log_evidence(family, at, weight, seen.pulls, total)
         high = jnp.maximum(mean, jnp.finfo(mean.dtype).tiny ** 0.5)
         low = FAR * high
-        found = bracket(below, math.log(alpha), low, high)
-        return jnp.where(pulled & (mean > 0) & (below(low) < math.log(alpha)), found, 0)
+        found = bracket(below, log_alpha, low, high)
+        return jnp.where(pulled & (mean > 0) & (below(low) < log_alpha), found, 0)
 
     if isinstance(family, Bernoulli):
         return lower_end(total, seen.mean), 1 - lower_end(seen.pulls - total, 1 - seen.mean)
     above = lambda line: log_evidence(family, jnp.exp(line), weight, seen.pulls, total)
     low = jnp.log(seen.mean + START / jnp.maximum(seen.pulls, 1))
     high = low + FAR_UP
-    found = jnp.exp(bracket(above, -math.log(alpha), low, high))
-    return lower_end(total, seen.mean), jnp.where(pulled & (above(high) > -math.log(alpha)), found, jnp.inf)
+    found = jnp.exp(bracket(above, -log_alpha, low, high))
+    return lower_end(total, seen.mean), jnp.where(pulled & (above(high) > -log_alpha), found, jnp.inf)
