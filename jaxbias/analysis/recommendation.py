@@ -21,8 +21,8 @@ SHORT, SHORT_OF_AN_ARM = 0.01, 0.03  # of the level: intervals that cover less o
 WELL_PULLED = 1.02  # times the error of the sample mean for arms that were pulled often: no correction there without evidence
 USABLE = 0.9  # of the estimates: a method that fails more often is not one to recommend
 WEIGHTED = "adaptive_weighting"  # the method that logged weights are enough for
-# Its 95% intervals covered 94% where no pull had more than this share of the variance of an arm's estimate, 90% up to one half and
-# 86% beyond; and 93 to 94% with so many choices of the arm, 82% with fewer (Thompson, epsilon-greedy, 7,200 arms of 2,400 logs).
+# Its 95% intervals covered 94% where no pull had more than this share of the variance of an arm's estimate, 90% up to one half
+# and 86% beyond; and 91 to 95% with so many choices of the arm, 82% with fewer (Thompson, epsilon-greedy, 2,400 logs).
 LARGEST_SHARE, FEWEST_CHOICES = 0.3, 10
 FEW_PULLS = 5  # with fewer, the interval of an arm says little
 

@@ -56,8 +56,9 @@ def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
     if "propensities" in asked:
         asked.pop("policy", None)
     elif method.needs_policy and "policy" not in asked:
-        recorded = ", or the probability of every arm must be logged" if "propensities" in method.takes else ""
-        raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}{recorded}")
+        which = "every arm" if Need.EVERY_PROBABILITY in method.needs else "the pulled arm"
+        remedy = f"or the log must have the probability of {which}" if "propensities" in method.takes else ""
+        raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}", remedy=remedy)
     if "family" in method.takes:
         asked["family"] = question["family"]
     return method.function(**asked, **method.options)

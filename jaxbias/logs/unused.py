@@ -6,11 +6,9 @@ from typing import Any
 
 LOOKED_AT = 1000  # rows, the first: enough to see whether a column varies
 MOST_LISTED = 50  # columns
-ID_WORDS = ("id", "ids", "uuid", "guid", "key", "hash", "index", "row", "rows", "user", "session", "customer", "visitor", "cookie")
-IDS = re.compile(rf"(^|[_\W])({'|'.join(ID_WORDS)}|unnamed)($|[_\W])")
-    r"(^|[_\W])(id|ids|uuid|guid|key|hash|index|row|rows|user|session|customer|visitor|cookie|device|unnamed)($|[_\W])"
-)
-TIMES = re.compile(r"(time|date|timestamp|day|hour|month|week|_at$|^step$|^period$)")
+ID_WORDS = "id|ids|uuid|guid|key|hash|index|row|rows|user|session|customer|visitor|cookie|unnamed"
+IDS = re.compile(rf"(^|[_\W])({ID_WORDS})($|[_\W])")
+TIMES = re.compile(r"(time|date|day|hour|month|week|_at$|^step$|^period$)")
 DISTINCT = 0.5  # of the values of whole numbers or texts: with more, they are ids
 
 
@@ -42,6 +40,5 @@ def _varies(column: Any) -> bool:
     except TypeError:  # lists and the like: not one value a row
         return False
     fractions = is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
-    return (
-        distinct > 1 and not is_datetime64_any_dtype(column.dtype) and (fractions or distinct <= max(2, DISTINCT * len(column)))
-    )
+    few = distinct <= max(2, DISTINCT * len(column))
+    return distinct > 1 and not is_datetime64_any_dtype(column.dtype) and (fractions or few)

@@ -103,8 +103,8 @@ def _refuse_unmatched(columns: Columns, names: list[str], matched: dict[str, str
 
 def check_table(table: WeightTable) -> np.ndarray:
     """The weights, each row with the sum one; NaN in rows that are empty."""
-    values, empty = table.values, table.missing.all(axis=1)
-    refuse_cells(table, ~np.isfinite(values) & ~empty[:, None], NUMBER)
+    values, empty = table.values, np.all(table.missing, axis=1)
+    refuse_cells(table, ~np.isfinite(values) & ~np.expand_dims(empty, 1), NUMBER)
     refuse_cells(table, values < 0, NUMBER)
     total = values.sum(axis=1)
     as_percent = (total >= PERCENT[0]) & (total <= PERCENT[1])

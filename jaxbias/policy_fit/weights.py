@@ -1,7 +1,7 @@
 """Are the logged weights right? Against the arms that were pulled, and against the probabilities of a declared policy.
 
-If the arms were drawn with the logged weights p, then for every arm k the sum over steps of 1{k pulled} - p_k is a martingale with
-variance sum p_k (1 - p_k) and covariance -sum p_k p_l, whatever the rewards are: over many steps it is Normal (the martingale
+If the arms were drawn with the logged weights p, then for every arm k the sum over steps of 1{k pulled} - p_k is a martingale
+with variance sum p_k (1 - p_k) and covariance -sum p_k p_l, whatever the rewards are: over many steps it is Normal (the martingale
 central limit theorem). The squared length of these sums, measured with the inverse covariance, is then chi-square: the check of
 sample ratios that experimenters know, for weights that change over time.
 """

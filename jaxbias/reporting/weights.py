@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from jaxbias.analysis.findings import Analysis, Reason
-from jaxbias.analysis.recommendation import FEW_PULLS, LARGEST_SHARE, WEIGHTED
+from jaxbias.analysis.recommendation import FEWEST_CHOICES, LARGEST_SHARE, WEIGHTED
 from jaxbias.policy_fit.weights import AgainstPolicy, SampleRatio
 from jaxbias.reporting.formatting import count, figure, in_errors, number, p_value, percent, probability
 from jaxbias.reporting.labels import join, name_some, quote
@@ -20,8 +20,8 @@ def not_given_sentence(analysis: Analysis) -> str:
     if analysis.log.weights is None:
         return f"{NOT_GIVEN}, so the methods that correct for it do not apply."
     return (
-        f"{NOT_GIVEN}, but the weights with which it chose them are: adaptive_weighting and propensity_weighting use these, and the "
-        "methods that simulate the policy do not apply."
+        f"{NOT_GIVEN}, but the weights with which it chose them are: adaptive_weighting and propensity_weighting use these, and "
+        "the methods that simulate the policy do not apply."
     )
 
 
@@ -45,8 +45,8 @@ def ratio_sentence(analysis: Analysis) -> str:
     if ratio.agrees:
         return f"The pulls agree with the logged weights ({p_value(ratio.p_value)}); furthest off is {name}, with {pulls}."
     return (
-        f"The pulls do not agree with the logged weights ({p_value(ratio.p_value)}): {name} got {pulls}. Rows that are missing, or "
-        f"weights other than those in use, do that. {DO_NOT_RELY}"
+        f"The pulls do not agree with the logged weights ({p_value(ratio.p_value)}): {name} got {pulls}. Rows that are "
+        f"missing, or weights other than those in use, do that. {DO_NOT_RELY}"
     )
 
 
@@ -62,13 +62,11 @@ def policy_sentence(analysis: Analysis) -> str:
     first = found.worst[0]
     where = f"in {_row(analysis, first.row)} for {quote(analysis.labels[first.arm])}"
     weight = f"{number(first.logged)} logged, {number(first.exact)} by the policy"
-    better = (
-        "the weights explain the choices better" if found.log_prob > found.policy_log_prob else "the policy explains them better"
-    )
+    better = "the weights explain" if found.log_prob > found.policy_log_prob else "the policy explains"
     return (
         f"The logged weights are not those of {name}: {count(found.wrong)} of {rows} are off by more than "
         f"{number(found.tolerance)}; the largest difference is {where} ({weight}), {typical}. The log-probability of the "
-        f"choices is {number(found.log_prob)} by the weights and {number(found.policy_log_prob)} by the policy: {better}."
+        f"choices is {number(found.log_prob)} by the weights and {number(found.policy_log_prob)} by the policy: {better} them better."
     )
 
 
@@ -88,8 +86,8 @@ def _row(analysis: Analysis, row: int) -> str:
 
 def _with_weights(analysis: Analysis) -> list[str]:
     can = (
-        "What the weights can correct: the means, by weighting (adaptive_weighting), whatever the policy looked at, if they are the "
-        "probabilities with which each arm could be pulled. Honest intervals: those of adaptive_weighting in a long log in which "
+        "What the weights can correct: the means, by weighting (adaptive_weighting), whatever the policy looked at, if they are "
+        "the probabilities with which each arm could be pulled. Honest intervals: those of adaptive_weighting in a long log in which "
         "no arm's weights all but vanish, and those of confidence_sequence in any log whose policy looked at nothing but past "
         "pulls and rewards."
     )
@@ -111,7 +109,7 @@ def _why_not_weighted(analysis: Analysis) -> str:
     chosen, share = (np.asarray(estimate.diagnostics[name]) for name in ("free_pulls", "largest_share"))
     reasons = {
         "did not converge for": pulled & ~np.asarray(estimate.converged),
-        f"has fewer than {FEW_PULLS} choices of": pulled & (chosen < FEW_PULLS),
+        f"has fewer than {FEWEST_CHOICES} choices of": pulled & (chosen < FEWEST_CHOICES),
         f"has more than {percent(LARGEST_SHARE)} of the variance from one pull of": pulled & (share > LARGEST_SHARE),
     }
     said = [
