@@ -1,7 +1,7 @@
 """A log with its weights: from columns of its own, from counts, or from a file by period."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,17 +9,15 @@ from jaxbias.logs.columns import Columns
 from jaxbias.logs.counts import CountsRead
 from jaxbias.logs.errors import LogError, quote
 from jaxbias.logs.header import WEIGHTS
+from jaxbias.logs.log import Log
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.numbers import to_numbers
 from jaxbias.logs.values import first_pulls_of
 from jaxbias.logs.weights import WeightTable, check_propensity, settle_weights, weight_columns
 from jaxbias.logs.weights_file import Periods, table_by_period
 
-if TYPE_CHECKING:
-    from jaxbias.logs.reading import Log
 
-
-def weights_of_pulls(log: "Log", columns: Columns, decimal: str, explicit: bool) -> "Log":
+def weights_of_pulls(log: Log, columns: Columns, decimal: str, explicit: bool) -> Log:
     """The log with the weights in its columns p_A, p_B, ..., where it has them."""
     table = weight_columns(columns, decimal, log.labels, explicit)
     if table is None:
@@ -31,7 +29,7 @@ def weights_of_pulls(log: "Log", columns: Columns, decimal: str, explicit: bool)
     return settled
 
 
-def weights_of_counts(log: "Log", read: CountsRead, columns: Columns, decimal: str, explicit: bool) -> "Log":
+def weights_of_counts(log: Log, read: CountsRead, columns: Columns, decimal: str, explicit: bool) -> Log:
     """The same of counts: in columns p_A, p_B, ... the same in all rows of a period, or one weight a row, that of its arm."""
     table = weight_columns(columns, decimal, log.labels, explicit)
     shape = (len(log.history.batch_sizes or ()), len(log.labels))
@@ -46,7 +44,7 @@ def weights_of_counts(log: "Log", read: CountsRead, columns: Columns, decimal: s
     return log if table is None else _settled(log, table, _batch_numbers(log))
 
 
-def weights_of_file(log: "Log", columns: Columns, decimal: str, others: tuple[str, ...], cut: bool) -> "Log":
+def weights_of_file(log: Log, columns: Columns, decimal: str, others: tuple[str, ...], cut: bool) -> Log:
     """The log with the weights of each of its periods from a second file."""
     if log.batch is None:
         problem = f"is {quote(columns.file)}, weights by period, and the log has no periods"
@@ -64,12 +62,12 @@ def weights_of_file(log: "Log", columns: Columns, decimal: str, others: tuple[st
     return _settled(log, table, _batch_numbers(log))
 
 
-def _batch_numbers(log: "Log") -> np.ndarray:
+def _batch_numbers(log: Log) -> np.ndarray:
     assert log.batch is not None
     return np.unique(log.batch, return_inverse=True)[1]
 
 
-def _settled(log: "Log", table: WeightTable, which: np.ndarray) -> "Log":
+def _settled(log: Log, table: WeightTable, which: np.ndarray) -> Log:
     history = log.history
     arms, given = np.asarray(history.arms), history.forced
     weights, forced = settle_weights(table, arms, log.batch, given, which, log.labels)
@@ -83,7 +81,7 @@ def _settled(log: "Log", table: WeightTable, which: np.ndarray) -> "Log":
     )
 
 
-def _by_cell(columns: Columns, read: CountsRead, decimal: str, log: "Log", shape: tuple[int, int]) -> WeightTable:
+def _by_cell(columns: Columns, read: CountsRead, decimal: str, log: Log, shape: tuple[int, int]) -> WeightTable:
     """One weight a row: that of its arm in its period."""
     numbers = to_numbers(columns.frame["weight"], decimal)
     cells = np.full(shape, -1)

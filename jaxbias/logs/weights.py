@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxbias._core.errors import Words
+from jaxbias._core.errors import NameOf, Words
 from jaxbias.logs.columns import Columns
 from jaxbias.logs.errors import LogError, join_names, quote
 from jaxbias.logs.header import WEIGHT_OF, WEIGHTS
 from jaxbias.logs.notes import Note, NoteKind
-from jaxbias.logs.numbers import to_numbers
+from jaxbias.logs.numbers import is_number, to_numbers
 from jaxbias.logs.values import first_pulls_of
 
 ROUNDING = 5e-4  # of a weight: logs are written with three digits
@@ -127,7 +127,7 @@ def _others(number: int) -> list[str]:
     return [f"{number:,} other {'row has' if number == 1 else 'rows have'} the same problem"] if number else []
 
 
-def _ignore(table: WeightTable) -> Callable[[Callable[[str], str]], str]:
+def _ignore(table: WeightTable) -> Callable[[NameOf], str]:
     if table.argument == WEIGHTS:
         return lambda name: f"correct the file, or leave out {name(WEIGHTS)}"
     return lambda name: f"to ignore the columns of weights, set {name(table.argument)} to ''"
@@ -146,8 +146,13 @@ def refuse_cells(table: WeightTable, wrong: np.ndarray, allowed: Words, remedy: 
         allowed,
         subject=table.place(row, arm),
         problem=f"is {quote(written)}{problem}",
-        remedy=lambda name: "; ".join([*parts, _ignore(table)(name)]),
+        remedy=lambda name: "; ".join([*parts, *_commas(written, name), _ignore(table)(name)]),
     )
+
+
+def _commas(written: Any, name_of: NameOf) -> list[str]:
+    has_comma = isinstance(written, str) and "," in written and is_number(written.strip().replace(",", "."))
+    return [f"to read decimal commas, set {name_of('decimal')} to ','"] if has_comma else []
 
 
 class Weighted(NamedTuple):
@@ -187,9 +192,7 @@ def settle_weights(
     if could_be is None:
         could_be = first_pulls_of(arms) if batch is None else batch == batch[0]
         forced = could_be & (empty | (chosen == 1) | (chosen == 0))
-    rows = np.zeros(weights.shape, bool)
-    rows[which[empty & ~could_be], 0] = True
-    refuse_cells(table, rows, NUMBER, "it may be empty only where every pull was forced")
+    _refuse_empty(table, which[empty & ~could_be])
     cells = np.zeros(weights.shape, bool)
     wrong = (chosen == 0) & ~could_be
     cells[which[wrong], arms[wrong]] = True
@@ -199,6 +202,14 @@ def settle_weights(
         refuse_cells(table, cells, "above 0 for an arm that is pulled", remedy, f", and {quote(arm)} is pulled there")
     assert forced is not None
     return Weighted(weights, forced)
+
+
+def _refuse_empty(table: WeightTable, rows: np.ndarray) -> None:
+    if not len(rows):
+        return
+    parts = ["only forced pulls may be without", *_others(len(np.unique(rows)) - 1)]
+    remedy = lambda name: "; ".join([*parts, _ignore(table)(name)])
+    raise LogError(table.argument, subject=table.row_place(int(rows.min())), problem="has no weights", remedy=remedy)
 
 
 def check_propensity(table: WeightTable, chosen: np.ndarray, propensity: np.ndarray | None, column: str) -> None:

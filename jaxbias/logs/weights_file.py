@@ -90,7 +90,10 @@ class Periods(NamedTuple):
 
 def table_by_period(columns: Columns, decimal: str, labels: Sequence[str], periods: Periods) -> WeightTable:
     """The weights of every batch of the log, unchecked; a batch that the file does not have is an empty row."""
-    order, written, _ = read_periods(columns, "period", decimal)
+    try:
+        order, written, _ = read_periods(columns, "period", decimal)
+    except LogError as error:  # its remedy is that of a log, whose periods can be ignored
+        raise LogError(WEIGHTS, error.value, error.allowed, subject=error.subject, problem=error.problem) from error
     names = order.astype(np.int64).astype(str) if written is None else written
     keys = np.array([period_key(name) for name in names], object)
     known = {period_key(name): number for number, name in enumerate(periods.names)}

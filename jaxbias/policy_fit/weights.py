@@ -1,9 +1,9 @@
 """Are the logged weights right? Against the arms that were pulled, and against the probabilities of a declared policy.
 
 If the arms were drawn with the logged weights p, then for every arm k the sum over steps of 1{k pulled} - p_k is a martingale
-with variance sum p_k (1 - p_k) and covariance -sum p_k p_l, whatever the rewards are: over many steps it is Normal (the martingale
-central limit theorem). The squared length of these sums, measured with the inverse covariance, is then chi-square: the check of
-sample ratios that experimenters know, for weights that change over time.
+with variance sum p_k (1 - p_k) and covariance -sum p_k p_l, whatever the rewards are: over many steps it is Normal (the
+martingale central limit theorem). The squared length of these sums, measured with the inverse covariance, is then chi-square: the
+check of sample ratios that experimenters know, for weights that change over time.
 """
 
 import math
@@ -22,7 +22,7 @@ from jaxbias.policy_fit.check import ENOUGH, TINY, UNLIKELY
 MOST_TESTED = 200  # arms that are tested one by one, those with the largest variance; the others are pooled
 SINGULAR = 1e-9  # of the largest eigenvalue: smaller ones are rounding, as the sums of all arms together are 0
 TOLERANCE = 0.01  # between a logged weight and the exact one: what a thousand draws of Thompson sampling leave typically
-MOST_SHOWN = 5  # weights that are wrong
+MOST_SHOWN = 10  # rows with weights that are wrong
 
 
 class ArmRatio(NamedTuple):
@@ -154,6 +154,30 @@ def check_weights(
     return WeightsCheck(_sample_ratio(given[which[free]], np.asarray(history.arms)[free]), against)
 
 
+def check_propensities(
+    history: History, propensity: Float[np.ndarray, " steps"], policy: Policy, *, tolerance: float = TOLERANCE
+) -> AgainstPolicy:
+    """The recorded probabilities of the pulled arms alone against those of a policy.
+
+    Arguments:
+        history: one log.
+        propensity: (steps,), of the arm that was pulled. Those of forced pulls are not read.
+        policy: how the arms are said to have been chosen.
+        tolerance: how far a propensity may be from the policy's probability.
+
+    >>> import jax, numpy as np, jaxbias as jb
+    >>> history = jb.simulate(jax.random.key(0), jb.Uniform(), jb.Normal(), [0.0, 0.0], num_steps=40)
+    >>> check_propensities(history, np.full(40, 0.4), jb.Uniform()).wrong
+    38
+    """
+    history = check_history(history)
+    given = np.full((history.num_steps, history.num_arms), np.nan)
+    steps = np.arange(history.num_steps)
+    given[steps, np.asarray(history.arms)] = propensity
+    free = np.flatnonzero(~np.asarray(history.forced_steps))
+    return _against_policy(history, given, steps, free, policy, tolerance)
+
+
 def policy_weights(history: History, policy: Policy) -> Float[np.ndarray, "rows arms"]:
     """The exact probability of every arm before every step, (steps, arms), or before every batch, (batches, arms).
 
@@ -237,14 +261,14 @@ def _against_policy(
     exact = np.exp(np.asarray(replayed_log_probs(check_policy(policy, history.num_arms), history), np.float64))
     rows, first = np.unique(which[free], return_index=True)
     logged, right = weights[rows], exact[free[first]]
-    off = np.abs(logged - right)
+    off = np.nan_to_num(np.abs(logged - right))  # of some logs the weights of other arms are not known
     by_row = off.max(axis=1, initial=0)
     order = [place for place in np.argsort(-by_row, kind="stable")[:MOST_SHOWN] if by_row[place] > tolerance]
     arms = np.asarray(history.arms)[free]
     log_of = lambda values: float(np.sum(np.log(np.maximum(values[np.arange(len(free)), arms], TINY))))
     return AgainstPolicy(
         largest=float(by_row.max(initial=0)),
-        typical=float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0,
+        typical=float(np.sqrt(np.mean(np.square(off)[~np.isnan(logged)]))) if off.size else 0.0,
         rows=len(rows),
         wrong=int(np.sum(by_row > tolerance)),
         tolerance=tolerance,

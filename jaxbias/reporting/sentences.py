@@ -10,7 +10,7 @@ from jaxbias.reporting.formatting import count, count_pulls, figure, interval, l
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, quote
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.statuses import doubt_sentence
-from jaxbias.reporting.weights import not_given_sentence, ratio_sentence, weights_sentences
+from jaxbias.reporting.weights import DO_NOT_RELY, not_given_sentence, ratio_sentence, weights_sentences
 
 NOT_TRUSTED = "Do not rely on results that use the policy."
 
@@ -29,7 +29,7 @@ def describe_distrust(analysis: Analysis) -> list[str]:
         Distrust.POLICY_DOES_NOT_FIT: fit_sentence,
         Distrust.NOT_CORRECTED: lambda analysis: f"The means of {analysis.recommended.method} are not corrected.",
         Distrust.NOT_CONVERGED: doubt_sentence,
-        Distrust.WEIGHTS_OFF: ratio_sentence,
+        Distrust.WEIGHTS_OFF: lambda analysis: ratio_sentence(analysis) or DO_NOT_RELY,
     }
     return [words[reason](analysis) for reason in analysis.distrust]
 

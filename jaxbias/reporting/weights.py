@@ -1,11 +1,13 @@
 """Logged weights in words: whether they are right, what they can correct, and what nobody can without the policy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxbias.analysis.findings import Analysis, Reason
 from jaxbias.analysis.recommendation import FEWEST_CHOICES, LARGEST_SHARE, WEIGHTED
+from jaxbias.logs import Log
 from jaxbias.policy_fit.weights import AgainstPolicy, SampleRatio
 from jaxbias.reporting.formatting import count, figure, in_errors, number, p_value, percent, probability
 from jaxbias.reporting.labels import join, name_some, quote
@@ -35,12 +37,14 @@ def weights_sentences(analysis: Analysis) -> list[str]:
 
 def ratio_sentence(analysis: Analysis) -> str:
     """Whether the pulls agree with the weights."""
-    if analysis.weights is None:
-        return ""
-    ratio = analysis.weights.ratio
+    return "" if analysis.weights is None else describe_ratio(analysis.weights.ratio, analysis.labels)
+
+
+def describe_ratio(ratio: SampleRatio, labels: Sequence[str]) -> str:
+    """Whether the pulls agree with the weights, from the check alone."""
     if ratio.worst is None:
         return "No pull was left to chance by the logged weights: the log says nothing for or against them."
-    worst, name = ratio.arms[ratio.worst], quote(analysis.labels[ratio.worst])
+    worst, name = ratio.arms[ratio.worst], quote(labels[ratio.worst])
     pulls = f"{count(worst.pulls)} of {count(ratio.choices)} choices, where {figure(worst.expected, worst.stderr)} are expected"
     if ratio.agrees:
         return f"The pulls agree with the logged weights ({p_value(ratio.p_value)}); furthest off is {name}, with {pulls}."
@@ -54,42 +58,43 @@ def policy_sentence(analysis: Analysis) -> str:
     """Whether the weights are the declared policy's probabilities."""
     if analysis.weights is None or analysis.weights.policy is None:
         return ""
-    found, name = analysis.weights.policy, type(analysis.policy).__name__
-    rows = f"{count(found.rows)} {_rows(analysis)}"
-    typical = f"the typical one {probability(found.typical)}"
+    return describe_difference(analysis.weights.policy, analysis.log, type(analysis.policy).__name__)
+
+
+def describe_difference(found: AgainstPolicy, log: Log, name: str) -> str:
+    """Whether the weights are those of the policy with this name, from the check alone."""
+    rows, words = f"{count(found.rows)} {_unit(log)}s", "weights" if log.weights is not None else "propensities"
     if found.agrees:
-        return f"The logged weights are those of {name}: the largest difference in {rows} is {probability(found.largest)}."
+        return f"The logged {words} are those of {name}: the largest difference in {rows} is {probability(found.largest)}."
     first = found.worst[0]
-    where = f"in {_row(analysis, first.row)} for {quote(analysis.labels[first.arm])}"
+    where = f"in {row_name(log, first.row)} for {quote(log.labels[first.arm])}"
     weight = f"{number(first.logged)} logged, {number(first.exact)} by the policy"
-    better = "the weights explain" if found.log_prob > found.policy_log_prob else "the policy explains"
+    better = f"the {words} explain" if found.log_prob > found.policy_log_prob else "the policy explains"
     return (
-        f"The logged weights are not those of {name}: {count(found.wrong)} of {rows} are off by more than "
-        f"{number(found.tolerance)}; the largest difference is {where} ({weight}), {typical}. The log-probability of the "
-        f"choices is {number(found.log_prob)} by the weights and {number(found.policy_log_prob)} by the policy: {better} them better."
+        f"The logged {words} are not those of {name}: {count(found.wrong)} of {rows} are off by more than "
+        f"{number(found.tolerance)}; the largest difference is {where} ({weight}), the typical one "
+        f"{probability(found.typical)}. The log-probability of the choices is {number(found.log_prob)} by the log and "
+        f"{number(found.policy_log_prob)} by the policy: {better} them better."
     )
 
 
-def _rows(analysis: Analysis) -> str:
-    weights = analysis.log.weights
-    by_step = weights is not None and len(weights) == analysis.log.history.num_steps
-    return "rows" if by_step else "periods"
+def _unit(log: Log) -> str:
+    by_step = log.weights is None or len(log.weights) == log.history.num_steps
+    return "row" if by_step else "period"
 
 
-def _row(analysis: Analysis, row: int) -> str:
+def row_name(log: Log, row: int) -> str:
     """What a row of the weights is called: a row of the log, or a period."""
-    names = analysis.log.periods
-    if _rows(analysis) == "rows":
-        return f"row {count(row + 1)}"
-    return f"period {quote(names[row])}" if names is not None else f"period {count(row + 1)}"
+    named = _unit(log) == "period" and log.periods is not None
+    return f"period {quote(log.periods[row])}" if named and log.periods else f"{_unit(log)} {count(row + 1)}"
 
 
 def _with_weights(analysis: Analysis) -> list[str]:
     can = (
         "What the weights can correct: the means, by weighting (adaptive_weighting), whatever the policy looked at, if they are "
-        "the probabilities with which each arm could be pulled. Honest intervals: those of adaptive_weighting in a long log in which "
-        "no arm's weights all but vanish, and those of confidence_sequence in any log whose policy looked at nothing but past "
-        "pulls and rewards."
+        "the probabilities with which each arm could be pulled. Honest intervals: those of adaptive_weighting in a long log in "
+        "which no arm's weights all but vanish, and those of confidence_sequence in any log whose policy looked at nothing but "
+        "past pulls and rewards."
     )
     cannot = (
         "What they cannot: without the policy no log like this one can be simulated, so the methods were not evaluated and the "
@@ -151,17 +156,19 @@ def weights_document(analysis: Analysis) -> dict[str, Any] | None:
     if analysis.weights is None:
         return None
     ratio, policy = analysis.weights
-    return {"ratio": _ratio_document(ratio, analysis.labels), "policy": policy and _policy_document(policy, analysis)}
+    return {"ratio": ratio_document(ratio, analysis.labels), "policy": policy and difference_document(policy, analysis.log)}
 
 
-def _ratio_document(ratio: SampleRatio, labels: tuple[str, ...]) -> dict[str, Any]:
+def ratio_document(ratio: SampleRatio, labels: Sequence[str]) -> dict[str, Any]:
+    """The check against the pulls, for programs."""
     arms = [{"arm": label, **one._asdict(), "errors": one.errors} for label, one in zip(labels, ratio.arms, strict=True)]
     worst = None if ratio.worst is None else labels[ratio.worst]
     return {**ratio._asdict(), "arms": arms, "worst": worst, "agrees": ratio.agrees}
 
 
-def _policy_document(found: AgainstPolicy, analysis: Analysis) -> dict[str, Any]:
-    worst = [{**one._asdict(), "arm": analysis.labels[one.arm], "where": _row(analysis, one.row)} for one in found.worst]
+def difference_document(found: AgainstPolicy, log: Log) -> dict[str, Any]:
+    """The check against a policy, for programs."""
+    worst = [{**one._asdict(), "arm": log.labels[one.arm], "where": row_name(log, one.row)} for one in found.worst]
     return {**found._asdict(), "worst": worst, "agrees": found.agrees}
 
 
@@ -184,6 +191,6 @@ def wrong_weights_table(analysis: Analysis) -> list[dict[str, Any]]:
     """The weights that are furthest from the policy's probabilities."""
     policy = None if analysis.weights is None else analysis.weights.policy
     return [
-        {"where": _row(analysis, one.row), "arm": one.arm, "logged": number(one.logged), "exact": number(one.exact)}
+        {"where": row_name(analysis.log, one.row), "arm": one.arm, "logged": number(one.logged), "exact": number(one.exact)}
         for one in (() if policy is None else policy.worst)
     ]
