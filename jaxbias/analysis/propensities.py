@@ -12,7 +12,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias.logs import Log
 from jaxbias.logs.header import PREFIX
 from jaxbias.policies import Policy
-from jaxbias.policy_fit.weights import AgainstPolicy, SampleRatio, check_propensities, check_weights, policy_weights
+from jaxbias.policy_fit.sample_ratio import SampleRatio
+from jaxbias.policy_fit.weights import AgainstPolicy, check_propensities, check_weights, policy_weights
 
 DIGITS = 12  # of a probability: far more than its logarithm keeps in float32, without the noise of float64
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from jaxbias.logs.columns import Columns
 from jaxbias.logs.errors import LogError, join_names, quote
@@ -90,33 +91,11 @@ class Periods(NamedTuple):
 
 def table_by_period(columns: Columns, decimal: str, labels: Sequence[str], periods: Periods) -> WeightTable:
     """The weights of every batch of the log, unchecked; a batch that the file does not have is an empty row."""
-    try:
-        order, written, _ = read_periods(columns, "period", decimal)
-    except LogError as error:  # its remedy is that of a log, whose periods can be ignored
-        raise LogError(WEIGHTS, error.value, error.allowed, subject=error.subject, problem=error.problem) from error
-    names = order.astype(np.int64).astype(str) if written is None else written
-    keys = np.array([period_key(name) for name in names], object)
-    known = {period_key(name): number for number, name in enumerate(periods.names)}
-    _refuse_unknown(columns, keys, known, periods)
-    shape = (len(periods.names), len(labels))
-    cells = np.full(shape, -1)  # the row of the file
-    numbers, roles = {}, [_role(label) for label in labels]
-    if "weight" in columns.frame:
-        arms, roles = _arms_of_rows(columns, labels), ["weight"] * len(labels)
-    else:
-        arms = None
-    for row, key in enumerate(keys):
-        if key not in known:
-            continue
-        place = (known[key], slice(None) if arms is None else int(arms[row]))
-        if np.any(cells[place] >= 0):
-            each = "" if arms is None else f" for arm {quote(labels[int(arms[row])])}"
-            problem = f"is {quote(names[row])}, which an earlier row has{each}"
-            raise LogError(WEIGHTS, subject=_where(columns, "period", row), problem=problem, remedy="keep one of them")
-        cells[place] = row
-    for role in set(roles):
-        numbers[role] = to_numbers(columns.frame[role], decimal)
-    values, missing = np.full(shape, np.nan), np.ones(shape, bool)
+    in_rows = "weight" in columns.frame
+    cells = _cells(columns, decimal, labels, periods, _arms_of_rows(columns, labels) if in_rows else None)
+    roles = ["weight" if in_rows else _role(label) for label in labels]
+    numbers = {role: to_numbers(columns.frame[role], decimal) for role in set(roles)}
+    values, missing = np.full(cells.shape, np.nan), np.ones(cells.shape, bool)
     for arm, role in enumerate(roles):
         there = cells[:, arm] >= 0
         values[there, arm] = numbers[role].values[cells[there, arm]]
@@ -134,11 +113,36 @@ def table_by_period(columns: Columns, decimal: str, labels: Sequence[str], perio
     return WeightTable(columns.file, values, missing, place_of, name_of, written_at, WEIGHTS)
 
 
+def _cells(
+    columns: Columns, decimal: str, labels: Sequence[str], periods: Periods, arms: np.ndarray | None
+) -> Int[np.ndarray, "batches arms"]:
+    """The row of the file for each batch and arm, -1 where there is none; `arms` is that of each row, or None for all arms."""
+    try:
+        order, written, _ = read_periods(columns, "period", decimal)
+    except LogError as error:  # its remedy is that of a log, whose periods can be ignored
+        raise LogError(WEIGHTS, error.value, error.allowed, subject=error.subject, problem=error.problem) from error
+    names = order.astype(np.int64).astype(str) if written is None else written
+    keys = [period_key(name) for name in names]
+    known = {period_key(name): number for number, name in enumerate(periods.names)}
+    _refuse_unknown(columns, keys, known, periods)
+    cells = np.full((len(periods.names), len(labels)), -1)
+    for row, key in enumerate(keys):
+        if key not in known:
+            continue
+        place = (known[key], slice(None) if arms is None else int(arms[row]))
+        if np.any(cells[place] >= 0):
+            each = "" if arms is None else f" for arm {quote(labels[int(arms[row])])}"
+            problem = f"is {quote(names[row])}, which an earlier row has{each}"
+            raise LogError(WEIGHTS, subject=_where(columns, "period", row), problem=problem, remedy="keep one of them")
+        cells[place] = row
+    return cells
+
+
 def _where(columns: Columns, role: str, row: int) -> str:
     return f"{columns.file}: column {quote(columns.names[role])} in row {columns.frame.index[row]}"
 
 
-def _refuse_unknown(columns: Columns, keys: np.ndarray, known: dict[Any, int], periods: Periods) -> None:
+def _refuse_unknown(columns: Columns, keys: list[Any], known: dict[Any, int], periods: Periods) -> None:
     others = {period_key(name) for name in periods.others}
     for row, key in enumerate(keys):
         if key not in known and key not in others and not periods.cut:

@@ -8,7 +8,8 @@ import numpy as np
 from jaxbias.analysis.findings import Analysis, Reason
 from jaxbias.analysis.recommendation import FEWEST_CHOICES, LARGEST_SHARE, WEIGHTED
 from jaxbias.logs import Log
-from jaxbias.policy_fit.weights import AgainstPolicy, SampleRatio
+from jaxbias.policy_fit.sample_ratio import SampleRatio
+from jaxbias.policy_fit.weights import AgainstPolicy
 from jaxbias.reporting.formatting import count, figure, in_errors, number, p_value, percent, probability
 from jaxbias.reporting.labels import join, name_some, quote
 

@@ -8,7 +8,8 @@ from jaxbias.reporting.terminal.common import add_row, make_console, make_table,
 
 if TYPE_CHECKING:
     from jaxbias.logs import Log
-    from jaxbias.policy_fit.weights import AgainstPolicy, SampleRatio
+    from jaxbias.policy_fit.sample_ratio import SampleRatio
+    from jaxbias.policy_fit.weights import AgainstPolicy
 
 
 def print_propensities(log: "Log", policy: str, ratio: "SampleRatio | None", found: "AgainstPolicy") -> None:
