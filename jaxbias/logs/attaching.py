@@ -20,6 +20,7 @@ from jaxbias.logs.weights_file import Periods, table_by_period
 def weights_of_pulls(log: Log, columns: Columns, decimal: str, explicit: bool) -> Log:
     """The log with the weights in its columns p_A, p_B, ..., where it has them."""
     table = weight_columns(columns, decimal, log.labels, explicit)
+    log = dataclasses.replace(log, notes=tuple(columns.notes))
     if table is None:
         return log
     settled = _settled(log, table, np.arange(log.history.num_steps))
@@ -32,6 +33,7 @@ def weights_of_pulls(log: Log, columns: Columns, decimal: str, explicit: bool) -
 def weights_of_counts(log: Log, read: CountsRead, columns: Columns, decimal: str, explicit: bool) -> Log:
     """The same of counts: in columns p_A, p_B, ... the same in all rows of a period, or one weight a row, that of its arm."""
     table = weight_columns(columns, decimal, log.labels, explicit)
+    log = dataclasses.replace(log, notes=tuple(columns.notes))
     shape = (len(log.history.batch_sizes or ()), len(log.labels))
     if "weight" in columns.frame:
         if table is not None:
@@ -47,14 +49,14 @@ def weights_of_counts(log: Log, read: CountsRead, columns: Columns, decimal: str
 def weights_of_file(log: Log, columns: Columns, decimal: str, others: tuple[str, ...], cut: bool) -> Log:
     """The log with the weights of each of its periods from a second file."""
     if log.batch is None:
-        problem = f"is {quote(columns.file)}, weights by period, and the log has no periods"
+        problem = f"is {columns.file}, weights by period, and the log has no periods"
         remedy = lambda name: (
             f"name them with {name('columns.batch')} or {name('batch_by')}, or put the weights of each pull into the log's own "
             "columns, p_ and the label of each arm"
         )
         raise LogError(WEIGHTS, columns.file, problem=problem, remedy=remedy)
     if log.weights is not None:
-        problem = f"is {quote(columns.file)}, and the log has weights of its own"
+        problem = f"is {columns.file}, and the log has weights of its own"
         remedy = lambda name: f"to ignore those, set {name(f'columns.{WEIGHTS}')} to ''"
         raise LogError(WEIGHTS, columns.file, problem=problem, remedy=remedy)
     names = log.periods or tuple(str(number) for number in np.unique(log.batch).tolist())

@@ -211,14 +211,14 @@ CASES = [
         b"arm,reward\nA,1\nB,0\n",
         b"period,A,B\n1,0.5,0.5\n2,0.3,0.7\n3,0.2,0.8\n",
         {},
-        "<weights> is '{weights}', weights by period, and the log has no periods; name them with <columns.batch> or <batch_by>, or put the weights of each pull into the log's own columns, p_ and the label of each arm",
+        "<weights> is {weights}, weights by period, and the log has no periods; name them with <columns.batch> or <batch_by>, or put the weights of each pull into the log's own columns, p_ and the label of each arm",
     ),
     (
         "a file beside columns",
         b"arm,reward,batch,p_A,p_B\nA,1,1,0.5,0.5\nB,0,1,0.5,0.5\n",
         b"period,A,B\n1,0.5,0.5\n2,0.3,0.7\n3,0.2,0.8\n",
         {},
-        "<weights> is '{weights}', and the log has weights of its own; to ignore those, set <columns.weights> to ''",
+        "<weights> is {weights}, and the log has weights of its own; to ignore those, set <columns.weights> to ''",
     ),
     (
         "a missing file",

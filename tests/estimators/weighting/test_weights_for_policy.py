@@ -49,8 +49,8 @@ def test_compare_uses_the_weights_of_every_arm_and_only_those():
     pulled = compare(key, history, None, family, methods=methods, propensities=chosen)
     assert list(pulled.estimates) == ["propensity_weighting"]
     assert str(pulled.reasons["adaptive_weighting"]) == (
-        "policy is None; it must be the policy that chose the arms for adaptive_weighting; or the log must have the probability of "
-        "every arm"
+        "policy is None; it must be the policy that chose the arms for adaptive_weighting; or the log must have the probability "
+        "of every arm"
     )
     np.testing.assert_allclose(pulled.estimates[methods[1]].mean, whole.estimates[methods[1]].mean, rtol=1e-6)
     known = compare(key, history, policy, family, methods=methods, propensities=chosen)  # adaptive_weighting by the policy
