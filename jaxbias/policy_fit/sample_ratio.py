@@ -16,6 +16,7 @@ from scipy.special import gammaincc
 from jaxbias.policy_fit.check import ENOUGH, TINY, UNLIKELY
 
 MOST_TESTED = 200  # arms that are tested one by one, those with the largest variance; the others are pooled
+FOR_RARE = 0.1  # of the level, for the arms with few expected pulls where the others are tested too
 SINGULAR = 1e-9  # of the largest eigenvalue: smaller ones are rounding, as the sums of all arms together are 0
 
 
@@ -73,7 +74,8 @@ def sample_ratio(weights: Float[np.ndarray, "choices arms"], arms: Int[np.ndarra
     )
     order = np.argsort(-variance, kind="stable")[:MOST_TESTED]
     alone = np.sort(order[variance[order] >= ENOUGH])
-    pooled = np.setdiff1d(np.arange(num_arms), alone)
+    usual = alone if len(alone) else [int(np.argmax(expected))]  # all arms together are always pulled: nothing to test
+    pooled = np.setdiff1d(np.arange(num_arms), usual)
     together = weights[:, pooled].sum(axis=1)
     enough = float(np.sum(together * (1 - together))) >= ENOUGH
     chances = np.column_stack([weights[:, alone], together]) if enough else weights[:, alone]
@@ -81,7 +83,8 @@ def sample_ratio(weights: Float[np.ndarray, "choices arms"], arms: Int[np.ndarra
     statistic, freedom = _chi_square(hits - chances.sum(axis=0), chances)
     p_value = float(gammaincc(freedom / 2, statistic / 2)) if freedom else 1.0
     if not enough and len(pooled):
-        p_value = min(1.0, 2 * min(p_value, _chernoff(int(pulls[pooled].sum()), float(together.sum()))))
+        rare = _chernoff(int(pulls[pooled].sum()), float(together.sum()))
+        p_value = min(1.0, p_value / (1 - FOR_RARE), rare / FOR_RARE) if freedom else rare
     errors = np.abs([one.errors for one in by_arm])
     worst = int(np.nanargmax(errors)) if np.isfinite(errors).any() else None
     return SampleRatio(p_value, statistic, freedom, by_arm, worst, len(arms))

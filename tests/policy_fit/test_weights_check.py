@@ -59,6 +59,9 @@ def test_arms_with_few_expected_pulls():
     half = np.array([0, 1] * 50)
     assert sample_ratio(weights, half).agrees
     assert sample_ratio(weights, np.where(np.arange(100) < 5, 2, half)).p_value < UNLIKELY
+    two = np.tile([0.999, 0.001], (100, 1))  # no arm with a variance of 5
+    assert sample_ratio(two, np.zeros(100, int)).p_value == 1
+    assert sample_ratio(two, np.where(np.arange(100) < 5, 1, 0)).p_value < UNLIKELY
     certain = sample_ratio(np.tile([1.0, 0.0], (50, 1)), np.zeros(50, int))
     assert (certain.p_value, certain.freedom, certain.worst) == (1.0, 0, None)
 
