@@ -19,7 +19,7 @@ from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
 from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
 from jaxbias.analysis.misfits import find_log_causes
-from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
+from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate, uses_wrong_weights
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
 from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
@@ -32,6 +32,7 @@ from jaxbias.logs.batching import in_batches
 from jaxbias.policies import Policy, check_policy, complete_policy
 from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
+from jaxbias.policy_fit.weights import WeightsCheck, check_weights
 from jaxbias.rewards import Family, Normal, UnknownSigma
 from jaxbias.stopping import StoppingRule
 
@@ -147,7 +148,8 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     policy, fitted, fit = _replay(fit_key, history, policy, request)
     comparison = _compare(comparison_key, log, policy, family, request)
     evaluation = _evaluate(evaluation_key, history, policy, family, fit, comparison, request)
-    recommended = recommend(comparison, policy, fit, evaluation)
+    weights = None if log.weights is None else check_weights(history, log.weights, policy)
+    recommended = recommend(comparison, policy, fit, evaluation, weights)
     estimate = comparison.estimates[recommended.method]
     if isinstance(family, UnknownSigma):
         within = sigma_within_arms(history, family)
@@ -162,14 +164,15 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         comparison=comparison,
         evaluation=evaluation,
         recommended=recommended,
-        bias=_bias(bias_key, history, policy, family, estimate.mean, request) if recommended.corrects else None,
+        bias=_bias(bias_key, history, policy, family, estimate.mean, request) if _can_simulate(fit, recommended) else None,
         best=find_best_arm(estimate, request.level),
         few_pulls=find_few_pulls(comparison, family),
         assumptions=assumptions,
-        distrust=_distrust(fit, recommended, comparison),
+        distrust=_distrust(fit, recommended, comparison, weights),
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
         causes=find_log_causes(log, policy, fit),
+        weights=weights,
     )
 
 
@@ -207,7 +210,6 @@ def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     else:
         check_methods(methods)
     left_out = too_long(history, methods) | slow
-    propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
     comparison = compare(
         key,
         history,
@@ -215,7 +217,7 @@ def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         family,
         methods=tuple(name for name in methods if name not in left_out),
         level=request.level,
-        propensities=propensities,
+        propensities=log.recorded,
         scale=sigma_within_arms(history, family) if isinstance(family, UnknownSigma) else None,
         num_paths=matching_paths(history, policy),
         progress=request.report,
@@ -243,6 +245,11 @@ def _evaluate(
     return evaluate_candidates(key, history, policy, family, comparison, methods, number, **request.ending)
 
 
+def _can_simulate(fit: PolicyFit | None, recommended: Recommendation) -> bool:
+    """Whether the policy fits and the means are corrected, so that logs simulated at them are like this one."""
+    return fit is not None and fit.fits and recommended.corrects
+
+
 def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, request: Request) -> ArmBias | None:
     """At the recommended means; None where the policy is not known, or the log is too long to be simulated."""
     num_trials = bias_trials(history)
@@ -252,12 +259,15 @@ def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: A
     return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
 
 
-def _distrust(fit: PolicyFit | None, recommended: Recommendation, comparison: Comparison) -> tuple[Distrust, ...]:
+def _distrust(
+    fit: PolicyFit | None, recommended: Recommendation, comparison: Comparison, weights: WeightsCheck | None
+) -> tuple[Distrust, ...]:
     """The reasons not to trust the recommended figures. Without a policy nothing more than intervals is promised."""
     estimate = comparison.estimates[recommended.method]
     reasons = {
         Distrust.POLICY_DOES_NOT_FIT: fit is not None and not fit.fits,
         Distrust.NOT_CORRECTED: fit is not None and not recommended.corrects,
         Distrust.NOT_CONVERGED: not converged_for_all(estimate, comparison.pulls),
+        Distrust.WEIGHTS_OFF: uses_wrong_weights(recommended, weights),
     }
     return tuple(reason for reason, holds in reasons.items() if holds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbias.bias.at_given_means import ArmBias
-from jaxbias.estimators.compare import Comparison
+from jaxbias.estimators.compare import Comparison, can_use
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.estimators.registry import METHODS
 from jaxbias.evaluation import Evaluation
@@ -15,6 +15,7 @@ from jaxbias.logs import Log
 from jaxbias.policy_fit.causes import LikelyCause
 from jaxbias.policy_fit.check import PolicyFit
 from jaxbias.policy_fit.tuning import Fitted
+from jaxbias.policy_fit.weights import WeightsCheck
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +31,7 @@ class Reason(enum.Enum):
     PREFERRED = enum.auto()  # the first of the preferred methods that converged for every arm
     NONE_CONVERGED = enum.auto()  # none of the preferred methods did
     NONE_TRIED = enum.auto()  # none of the preferred methods was tried, or none applies
+    WEIGHTS_KNOWN = enum.auto()  # the policy is not known, or does not fit, but its weights are logged
 
 
 class WeightingLoss(NamedTuple):
@@ -68,6 +70,7 @@ class Recommendation(NamedTuple):
         few_pulls: the arms whose pulls are too few for more than a wide interval.
         weighting_loss: where propensity weighting is no substitute, by how much.
         evaluated: what the evaluation says for it, where that is the reason.
+        means_from: where its means are not corrected, the method whose means have less error; its intervals are still the ones.
     """
 
     method: str
@@ -78,6 +81,7 @@ class Recommendation(NamedTuple):
     few_pulls: tuple[int, ...] = ()
     weighting_loss: WeightingLoss | None = None
     evaluated: EvaluatedChoice | None = None
+    means_from: str | None = None
 
 
 class BestArm(NamedTuple):
@@ -204,6 +208,7 @@ class Distrust(enum.Enum):
     POLICY_DOES_NOT_FIT = enum.auto()
     NOT_CORRECTED = enum.auto()  # the policy is known, and still the recommended means are biased
     NOT_CONVERGED = enum.auto()  # for an arm that was pulled
+    WEIGHTS_OFF = enum.auto()  # the pulls do not agree with the logged weights, which the recommended method uses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,6 +231,7 @@ class Analysis:
         key_words: the data of the random key.
         influence: the rows that move the recommended estimates most; None where that is not known.
         causes: why the policy may not fit, the likeliest first.
+        weights: whether the logged weights agree with the pulls, and with the policy; None where the log has none.
     """
 
     log: Log
@@ -244,6 +250,7 @@ class Analysis:
     key_words: tuple[int, ...]
     influence: Influence | None = None
     causes: tuple[LikelyCause, ...] = ()
+    weights: WeightsCheck | None = None
 
     @property
     def estimate(self) -> Estimate:
@@ -265,11 +272,11 @@ class Analysis:
         """The methods that rely on a policy that does not fit the log; recorded propensities need no policy."""
         if self.fit is None or self.fit.fits:
             return ()
-        recorded = self.log.propensity is not None
+        history, recorded = self.log.history, self.log.recorded
         return tuple(
             name
             for name in self.comparison.estimates
-            if METHODS[name].needs_policy and not (recorded and "propensities" in METHODS[name].takes)
+            if METHODS[name].needs_policy and not can_use(METHODS[name], history, recorded)
         )
 
     def status(self, method: str, arm: int) -> Status:

@@ -28,6 +28,7 @@ PHRASES = {  # where one argument is no single option
     "history.draws": "the recorded draw",
     "history": "the log",
     "propensities": "the propensity",
+    "columns.weights": "--weights-prefix",
     "stop": "the stopping rule",
 }
 

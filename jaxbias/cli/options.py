@@ -125,6 +125,18 @@ def _reading_options(
     successes_column: _column_of("successes", "the successes: conversions, clicks, ...") = None,  # pyright: ignore
     squares_column: _column_of("squares", "the sum of the squared rewards") = None,  # pyright: ignore
     period_column: _column_of("period", "the period: a number, a date or a label") = None,  # pyright: ignore
+    weight_column: _column_of("weight", "the probability of the row's arm") = None,  # pyright: ignore
+    weights_column: Annotated[
+        str | None,
+        _of_log("How names of columns of weights begin, before an arm's label (p_).", "--weights-prefix", metavar="TEXT"),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        _of_log(
+            "File with the probability of each arm by period: a column period, and one for each arm (or arm and weight).",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> dict[str, Any]:
     used = {name: value for name, value in locals().items() if value is not None}
     return {name: str(value) if isinstance(value, BatchBy) else value for name, value in used.items()}

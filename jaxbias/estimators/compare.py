@@ -38,16 +38,27 @@ def check_methods(methods: Sequence[str]) -> None:
             raise ArgumentError("methods", name, problem=f"has {name!r}", remedy=f"choose from {', '.join(METHODS)}")
 
 
+def can_use(method: Method, history: History, propensities: Any) -> bool:
+    """Whether recorded propensities are what the method needs: those of the chosen arm alone are too few for some."""
+    if propensities is None or "propensities" not in method.takes:
+        return False
+    return Need.EVERY_PROBABILITY not in method.needs or np.ndim(propensities) > np.ndim(history.arms)
+
+
 def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
     """The estimate, from the arguments that the method takes; recorded propensities take the place of the policy."""
     if question.get("stop") is not None and not method.knows_stopping:
         allowed = f"None for {method.name}, which assumes a fixed number of steps; use mean_matching"
         raise ArgumentError("stop", question["stop"], allowed)
     asked = {name: question[name] for name in method.takes if question.get(name) is not None}
+    if not can_use(method, asked["history"], asked.get("propensities")):
+        asked.pop("propensities", None)
     if "propensities" in asked:
         asked.pop("policy", None)
     elif method.needs_policy and "policy" not in asked:
-        raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}")
+        which = "every arm" if Need.EVERY_PROBABILITY in method.needs else "the pulled arm"
+        remedy = f"or the log must have the probability of {which}" if "propensities" in method.takes else ""
+        raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}", remedy=remedy)
     if "family" in method.takes:
         asked["family"] = question["family"]
     return method.function(**asked, **method.options)
@@ -160,7 +171,8 @@ def compare(
         family: what the rewards are.
         methods: names of those to try; without it all, but for `unbiased`, and for `batched_ols` where there are no batches.
         level: of the intervals.
-        propensities: as the log has them, for `propensity_weighting`; without them they are replayed from the policy.
+        propensities: as the log has them: of the chosen arm, for `propensity_weighting`, or of every arm, for
+            `adaptive_weighting` too; without them they are replayed from the policy.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.

@@ -20,6 +20,7 @@ class Need(enum.Enum):
     RANDOM_CHOICES = "choices that were random"
     BATCHES = "batches"
     HELD_OUT = "held-out rewards"
+    EVERY_PROBABILITY = "the probability of every arm, where the policy is not known"
 
 
 class Cost(enum.IntEnum):
@@ -112,8 +113,8 @@ _ALL = (
         name="adaptive_weighting",
         module="jaxbias.estimators.weighting.adaptive_weighting",
         summary="augmented weighting of Hadad et al. (2021)",
-        needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES}),
-        takes=("history", "policy", "family", "level"),
+        needs=frozenset({Need.POLICY, Need.RANDOM_CHOICES, Need.EVERY_PROBABILITY}),
+        takes=("history", "policy", "family", "propensities", "level"),
         cost=Cost.REPLAY,
         corrects=True,
         preference=3,

@@ -3,8 +3,9 @@
 from typing import Any, NamedTuple
 
 from jaxbias.logs.errors import LogError, quote
-from jaxbias.logs.header import Wanted
+from jaxbias.logs.header import Finder
 from jaxbias.logs.notes import Note
+from jaxbias.logs.unused import unused_columns
 
 DATA_FRAME = "the data frame"  # its name in messages
 LABELS = ("arm", "trial")  # columns of labels
@@ -19,6 +20,7 @@ class Columns(NamedTuple):
         names: what the log itself calls each of them.
         arms_are_ordered: whether the log has an order of the arms, that of its categories.
         notes: what reading decided so far.
+        unused: the names of other columns that vary and are no ids.
     """
 
     file: str
@@ -26,16 +28,18 @@ class Columns(NamedTuple):
     names: dict[str, str]
     arms_are_ordered: bool
     notes: list[Note]
+    unused: tuple[str, ...] = ()
 
 
-def read_frame(frame: Any, wanted: Wanted) -> Columns:
+def read_frame(frame: Any, wanted: Finder) -> Columns:
     """A data frame; a named index counts as a column."""
     if frame.index.nlevels == 1 and frame.index.name is not None and frame.index.name not in frame.columns:
         frame = frame.reset_index()
     header = [str(column) for column in frame.columns]
     places, notes = wanted.find(DATA_FRAME, header)
     names = {role: header[place] for role, place in places.items()}
-    return columns_by_role(DATA_FRAME, frame.iloc[:, list(places.values())], names, notes)
+    columns = columns_by_role(DATA_FRAME, frame.iloc[:, list(places.values())], names, notes)
+    return columns._replace(unused=unused_columns(frame, header, list(places.values())))
 
 
 def columns_by_role(file: str, frame: Any, names: dict[str, str], notes: list[Note]) -> Columns:

@@ -27,12 +27,18 @@ class CountsRead(NamedTuple):
         labels: of the arms.
         batch: (steps,), the number of the period of each step.
         periods: what each period is called; None where there is one without a name.
+        row_batch: (rows,), the number of the batch of each row; -1 in a period without pulls.
+        row_arm: (rows,), the number of its arm.
+        without_pulls: what the periods without pulls are called.
     """
 
     history: History
     labels: tuple[str, ...]
     batch: np.ndarray
     periods: tuple[str, ...] | None
+    row_batch: np.ndarray
+    row_arm: np.ndarray
+    without_pulls: tuple[str, ...]
 
 
 def read_counts(columns: Columns, decimal: str, arms: list[str] | None) -> CountsRead:
@@ -62,7 +68,11 @@ def read_counts(columns: Columns, decimal: str, arms: list[str] | None) -> Count
     values = {"pulls": int(sizes.sum())} | ({} if names is None else {"periods": len(kept)})
     columns.notes.append(Note(kind, values))
     batch = np.repeat(kept, sizes[kept].astype(int))
-    return CountsRead(history, labels, batch, None if names is None else tuple(names[number] for number in kept))
+    place_of = np.full(len(sizes), -1)
+    place_of[kept] = np.arange(len(kept))
+    called = None if names is None else tuple(names[number] for number in kept)
+    without = () if names is None else tuple(names[number] for number in np.flatnonzero(sizes == 0))
+    return CountsRead(history, labels, batch, called, place_of[which], numbers, without)
 
 
 def _sums(columns: Columns) -> str:

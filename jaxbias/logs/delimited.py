@@ -13,8 +13,9 @@ from jaxbias._core.errors import Words
 from jaxbias.logs.columns import LABELS, Columns
 from jaxbias.logs.errors import LogError, quote
 from jaxbias.logs.files import RawFile, Text
-from jaxbias.logs.header import Wanted, positions
+from jaxbias.logs.header import Finder, positions
 from jaxbias.logs.notes import Note, NoteKind
+from jaxbias.logs.unused import LOOKED_AT, unused_columns
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "vertical bars"}
 ROWS = 250_000  # parsed at once, so that the unused columns of a long log do not fill the memory
@@ -23,7 +24,7 @@ ROWS_NEEDED = "a row of column names, and one row for each pull below it"
 FIRST_ROW = 2  # as in a spreadsheet, where the column names are row 1
 
 
-def read_text(file: RawFile, wanted: Wanted, separator: str, decimal: str) -> Columns:
+def read_text(file: RawFile, wanted: Finder, separator: str, decimal: str) -> Columns:
     """The needed columns of a text, which is parsed piece by piece."""
     head = Text(file).read()
     header = _read_header(file.name, head, separator)
@@ -38,7 +39,8 @@ def read_text(file: RawFile, wanted: Wanted, separator: str, decimal: str) -> Co
     skipped = int(frame.index[-1]) + 1 - FIRST_ROW - len(frame) if len(frame) else 0  # empty rows at the end are not counted
     notes += [Note(NoteKind.EMPTY_ROWS_SKIPPED, {"count": skipped})] if skipped else []
     names = {role: header[place] for role, place in places.items()}
-    return Columns(file.name, frame, names, arms_are_ordered=False, notes=notes)
+    unused = () if pieces.head is None else unused_columns(pieces.head, header, list(places.values()))
+    return Columns(file.name, frame, names, arms_are_ordered=False, notes=notes, unused=unused)
 
 
 def _read_header(name: str, head: str, separator: str) -> list[str]:
@@ -83,9 +85,12 @@ class _Pieces:
         self.kept: dict[str, list[Any]] = {role: [] for role in places}
         self.rows: list[Any] = []
         self.codes: dict[str, dict[str, int]] = {role: {} for role in LABELS}
+        self.head: Any = None  # the first rows, with all columns
 
     def add(self, piece: Any) -> None:
         """Keeps the needed columns of a piece, without its empty rows."""
+        if self.head is None:
+            self.head = piece.iloc[:LOOKED_AT].copy()
         empty = piece[self.places["arm"]].isna()
         if empty.any():
             empty &= piece[empty].isna().all(axis=1).reindex(piece.index, fill_value=False)

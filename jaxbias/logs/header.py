@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxbias._core.errors import NameOf
 from jaxbias.logs.errors import LogError, join_names, quote
@@ -12,7 +12,10 @@ from jaxbias.logs.notes import Note, NoteKind
 REQUIRED = ("arm", "reward")
 OPTIONAL = ("batch", "propensity", "time", "forced", "trial")
 NEEDED_OF_COUNTS = ("arm", "pulls", "sum", "successes")  # one of the last two
-OPTIONAL_OF_COUNTS = ("squares", "period", "forced", "trial")
+OPTIONAL_OF_COUNTS = ("squares", "period", "forced", "trial", "weight")
+WEIGHTS = "weights"  # the key for how the names of columns of weights begin: p_A, p_B, ...
+PREFIX = "p_"
+WEIGHT_OF = "weight of "  # how the role of such a column begins; the rest of its name follows
 SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores
     "pulls": (
         *("users", "impressions", "visitors", "visits", "sessions", "views", "exposures", "samples", "participants"),
@@ -22,9 +25,24 @@ SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores
     "successes": ("conversions", "clicks", "success", "converted", "purchases", "signups"),
     "squares": ("sum_of_squares", "sum_squares", "sumsq", "sum_sq", "sum_of_squared_rewards"),
     "period": ("date", "day", "week", "month", "hour", "batch", "time", "step"),
+    "weight": ("propensity", "allocation_probability"),
 }
 UNUSED = "unused "  # begins the role of a column that has none
 OTHER_NAMES = {"reward": "sum", "batch": "period", "time": "period"}  # of roles, where a log of pulls has the first
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """Finds the columns of a file by its header."""
+
+    @property
+    def required(self) -> list[str]:
+        """The names without which it is no such file."""
+        ...
+
+    def find(self, file: str, header: Sequence[str]) -> tuple[dict[str, int], list[Note]]:
+        """The position of each column, and notes."""
+        ...
 
 
 class Wanted(NamedTuple):
@@ -48,12 +66,15 @@ class Wanted(NamedTuple):
     def find(self, file: str, header: Sequence[str]) -> tuple[dict[str, int], list[Note]]:
         """The position of each column, and notes."""
         if self.counts:
-            return find_count_columns(file, header, self.renames)
-        found, notes = find_columns(file, header, self.renames)
+            found, notes = find_count_columns(file, header, self.renames)
+        else:
+            found, notes = find_columns(file, header, self.renames)
+            found |= find_suspects(header, found) if self.counts is None else {}
+        found |= find_weight_columns(file, header, self.renames.get(WEIGHTS, PREFIX), found)
         if self.unused:
             places = [place for place, name in enumerate(header) if name.strip() and place not in found.values()]
-            return found | {UNUSED + header[place]: place for place in places}, notes
-        return found | (find_suspects(header, found) if self.counts is None else {}), notes
+            found |= {UNUSED + header[place]: place for place in places}
+        return found, notes
 
 
 def check_renames(columns: Mapping[str, str] | None, counts: bool = False) -> dict[str, str]:
@@ -61,7 +82,7 @@ def check_renames(columns: Mapping[str, str] | None, counts: bool = False) -> di
     columns = dict(columns or {})
     if counts:
         columns = {OTHER_NAMES.get(role, role): name for role, name in columns.items()}
-    allowed = NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS if counts else REQUIRED + OPTIONAL
+    allowed = (*(NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS if counts else REQUIRED + OPTIONAL), WEIGHTS)
     for role, name in columns.items():
         if role not in allowed:
             known = join_names(allowed)
@@ -116,6 +137,20 @@ def find_count_columns(file: str, header: Sequence[str], renames: Mapping[str, s
     _check_count_columns(file, header, found)
     _refuse_shared(file, header, found)
     return found, notes
+
+
+def find_weight_columns(file: str, header: Sequence[str], prefix: str, used: Mapping[str, int]) -> dict[str, int]:
+    """The columns whose names begin like those of weights, by role; none where the beginning is empty."""
+    found: dict[str, int] = {}
+    for place, column in enumerate(header):
+        name = column.strip()
+        if not prefix or place in used.values() or not name.casefold().startswith(prefix.casefold()) or name == prefix:
+            continue
+        role = WEIGHT_OF + name[len(prefix) :]
+        if role in found:
+            raise _ambiguous(file, [header[found[role]], column], WEIGHTS)
+        found[role] = place
+    return found
 
 
 def _check_count_columns(file: str, header: Sequence[str], found: Mapping[str, int]) -> None:

@@ -17,6 +17,8 @@ class NoteKind(enum.StrEnum):
     BATCHES_BY = "batches_by"  # unit, count: batches made of the times
     COUNTS_READ = "counts_read"  # pulls, periods
     ONE_PERIOD = "one_period"  # pulls: counts without periods
+    WEIGHTS_NOT_READ = "weights_not_read"  # columns: named like weights, but of no arm
+    WEIGHTS_SAY_CHOSEN = "weights_say_chosen"  # count: first pulls that count as choices, as they have weights
     FEWER_ROWS = "fewer_rows"  # rows, first: the log has fewer rows than were asked for
 
 

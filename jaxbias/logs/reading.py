@@ -1,7 +1,7 @@
 """Reading a log: an experiment as it was recorded, in a file or a data frame."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -9,42 +9,20 @@ import numpy as np
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.history import History
+from jaxbias.logs.attaching import weights_of_counts, weights_of_file, weights_of_pulls
 from jaxbias.logs.columns import DATA_FRAME, Columns, read_frame
 from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
 from jaxbias.logs.delimited import read_text
 from jaxbias.logs.errors import LogError
 from jaxbias.logs.files import open_file
-from jaxbias.logs.header import UNUSED, Wanted, check_renames
+from jaxbias.logs.header import UNUSED, WEIGHTS, Finder, Wanted, check_renames
 from jaxbias.logs.labels import check_arms, choose_trial, read_arms
+from jaxbias.logs.log import Log
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.parquet import read_parquet
 from jaxbias.logs.periods import batch_by_time, check_unit, read_batch
 from jaxbias.logs.values import read_forced, read_propensity, read_rewards, sort_by_time
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Log:
-    """One experiment as it was recorded.
-
-    Arguments:
-        history: NumPy arrays: arms int32, rewards float64, forced bool or None.
-        labels: of arm 0, 1, ...
-        propensity: (steps,), the recorded probability of the pulled arm; NaN for a forced pull without one.
-        batch: (steps,), the batch of each pull.
-        name: of the file; "standard input" or "the data frame" where there is none.
-        periods: what each batch is called, in order, where they are dates or labels.
-        notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
-        read_unused: reads the columns that have no role, (steps,) each, by name; None where the source cannot be read again.
-    """
-
-    history: History
-    labels: tuple[str, ...]
-    propensity: np.ndarray | None
-    batch: np.ndarray | None
-    name: str
-    notes: tuple[Note, ...] = ()
-    periods: tuple[str, ...] | None = None
-    read_unused: Callable[[], dict[str, np.ndarray]] | None = dataclasses.field(default=None, compare=False, repr=False)
+from jaxbias.logs.weights_file import WantedWeights
 
 
 def read_log(
@@ -58,8 +36,12 @@ def read_log(
     arms: Sequence[Any] | None = None,
     counts: bool | None = None,
     batch_by: Literal["hour", "day", "week", "month"] | None = None,
+    weights: Any = None,
 ) -> Log:
     """Reads a log: one pull a row, with the columns arm and reward, and batch, propensity, time, forced and trial if it has them.
+
+    Where the probability of every arm was recorded, it may be in columns p_A, p_B, ..., named like the arms with p_ before them,
+    or by period in a second file. Of the first pulls, which count as forced otherwise, those with such weights count as choices.
 
     Rows are sorted by the column time, or if there is none by the column step. The arms are the labels in the rows that are read:
     categories in their order, numbers by value, other labels alphabetically; or `arms`. Columns are found by their exact names,
@@ -79,6 +61,10 @@ def read_log(
             visitors, ...), and sum or successes (or conversions, clicks, ...); squares, the sum of the squared rewards, period (a
             number, a date or a label), forced and trial if it has them. A period is a batch. Without `counts`, a log that looks
             like counts is refused.
+        weights: a second file or data frame with the weights of each period: a column period, which is the batch of the log, and
+            one column for each arm, called like it with or without p_; or the columns period, arm and weight. Weights in the log
+            itself are in columns p_ and the label of each arm; `columns={"weights": "prob_"}` if they begin with something else,
+            and "" to ignore them. Counts may also have the weight of each row's arm in a column weight.
         batch_by: make a batch of the pulls of each hour, day, week or month of the column time, in UTC where it has an offset.
 
     A batch is a number, a date, or any label; batches are in order of time.
@@ -104,15 +90,20 @@ def read_log(
         raise LogError(
             subject=found.file, problem="has column names, but no rows", remedy=f"it must have one row for each {each}"
         )
+    named, others = bool(renames.get(WEIGHTS)), ()
     if counts:
-        return _log_of_counts(choose_trial(found, trial), decimal, labels, name)
-    found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
-    found = found if counts is False else refuse_counts(found, decimal)
-    log = _make_log(found, decimal, labels, name, batch_by)
-    if hasattr(source, "read") or (isinstance(source, str) and source == "-"):
+        log, others = _log_of_counts(choose_trial(found, trial), decimal, labels, name, named)
+    else:
+        found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
+        found = found if counts is False else refuse_counts(found, decimal)
+        log = weights_of_pulls(_make_log(found, decimal, labels, name, batch_by), found, decimal, named)
+        if not (hasattr(source, "read") or (isinstance(source, str) and source == "-")):
+            again = partial(_read_unused, source, renames, separator=separator, decimal=decimal, trial=trial, first=first)
+            log = dataclasses.replace(log, read_unused=again)
+    if weights is None:
         return log
-    again = partial(_read_unused, source, renames, separator=separator, decimal=decimal, trial=trial, first=first)
-    return dataclasses.replace(log, read_unused=again)
+    second, _ = _read_columns(weights, WantedWeights(log.labels), separator, decimal)
+    return weights_of_file(log, second, decimal, others, cut=first is not None)
 
 
 def _read_unused(
@@ -126,13 +117,17 @@ def _read_unused(
     return {name: np.asarray(values, float if is_number(values) else object) for name, values in columns.items()}
 
 
-def _log_of_counts(columns: Columns, decimal: str, labels: list[str] | None, name: str) -> Log:
-    history, arms, batch, periods = read_counts(columns, decimal, labels)
-    notes = tuple(columns.notes)
-    return Log(history=history, labels=arms, propensity=None, batch=batch, name=name, notes=notes, periods=periods)
+def _log_of_counts(
+    columns: Columns, decimal: str, labels: list[str] | None, name: str, named: bool
+) -> tuple[Log, tuple[str, ...]]:
+    """The log, and its periods without pulls."""
+    read = read_counts(columns, decimal, labels)
+    notes, given = tuple(columns.notes), {"periods": read.periods, "unused": columns.unused}
+    log = Log(history=read.history, labels=read.labels, propensity=None, batch=read.batch, name=name, notes=notes, **given)
+    return weights_of_counts(log, read, columns, decimal, named), read.without_pulls
 
 
-def _read_columns(source: Any, wanted: Wanted, separator: str | None, decimal: str) -> tuple[Columns, str]:
+def _read_columns(source: Any, wanted: Finder, separator: str | None, decimal: str) -> tuple[Columns, str]:
     """The needed columns, and the name of the log."""
     try:
         import pandas as pd
@@ -177,6 +172,7 @@ def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: st
         name=name,
         notes=tuple(columns.notes),
         periods=periods,
+        unused=columns.unused,
     )
 
 

@@ -14,27 +14,31 @@ from jaxbias.logs.numbers import is_number, to_numbers
 LARGEST_INTEGER = 2.0**53  # up to here float64 has every integer
 
 
-def refuse_rows(columns: Columns, role: str, wrong: Any, allowed: Words, remedy: Words = "") -> None:
+def refuse_rows(
+    columns: Columns, role: str, wrong: Any, allowed: Words, remedy: Words = "", *, problem: str = "", key: str | None = None
+) -> None:
     """Raises for the first row that is wrong, with its number, its value and how many others there are.
 
     Arguments:
         wrong: (rows,), which rows.
         allowed: what the value must be; it completes "it must be ...".
         remedy: what else to do.
+        problem: what else is wrong beside the value.
+        key: of the setting that names the column, where that is not its role.
     """
-    wrong = np.asarray(wrong)
+    key, wrong = key or role, np.asarray(wrong)
     if not wrong.any():
         return
     places = np.flatnonzero(wrong)
     place = places[np.argmin(columns.frame.index.to_numpy()[places])]
     value = columns.frame[role].iloc[place]
     raise LogError(
-        f"columns.{role}",
+        f"columns.{key}",
         value,
         allowed,
         subject=f"{columns.file}: column {quote(columns.names[role])} in row {columns.frame.index[place]}",
-        problem=f"is {quote(value)}",
-        remedy=lambda name_of: "; ".join(_remedies(role, value, len(places) - 1, remedy, name_of)),
+        problem=f"is {quote(value)}{problem}",
+        remedy=lambda name_of: "; ".join(_remedies(key, value, len(places) - 1, remedy, name_of)),
     )
 
 
@@ -72,14 +76,14 @@ def read_propensity(columns: Columns, decimal: str, arms: np.ndarray, forced: np
         return None
     values, missing, _ = to_numbers(columns.frame["propensity"], decimal)
     if forced is None:
-        forced = _first_pulls(arms) if batch is None else batch == batch[0]
+        forced = first_pulls_of(arms) if batch is None else batch == batch[0]
     right = (values > 0) & (values <= 1)
     allowed, remedy = "above 0 and at most 1", "it may be empty only where the pull was forced"
     refuse_rows(columns, "propensity", ~(right | (missing & forced)), allowed, remedy)
     return np.array(values)
 
 
-def _first_pulls(arms: np.ndarray) -> np.ndarray:
+def first_pulls_of(arms: np.ndarray) -> np.ndarray:
     """Which pulls are the first of their arm: these count as forced if the log does not mark forced pulls."""
     steps, first = np.arange(len(arms)), np.zeros(arms.max() + 1, int)
     first[arms[::-1]] = steps[::-1]  # the earliest pull is written last, and stays

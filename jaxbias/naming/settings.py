@@ -4,7 +4,7 @@ import enum
 from enum import StrEnum
 from typing import NamedTuple
 
-from jaxbias.logs.header import NEEDED_OF_COUNTS, OPTIONAL, OPTIONAL_OF_COUNTS, REQUIRED
+from jaxbias.logs.header import NEEDED_OF_COUNTS, OPTIONAL, OPTIONAL_OF_COUNTS, REQUIRED, WEIGHTS
 from jaxbias.naming.names import Allocation, BatchBy, FamilyName, Opening, PolicyName, Ties
 from jaxbias.naming.presets import PresetName
 
@@ -15,7 +15,7 @@ ESTIMATE, ESTIMATE_EACH = (
 )  # in place of sigma: estimated from the log, one for all arms or one for each
 COLUMNS_OF_PULLS = REQUIRED + OPTIONAL
 COLUMNS_OF_COUNTS = tuple(role for role in NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS if role not in COLUMNS_OF_PULLS)
-COLUMNS = COLUMNS_OF_PULLS + COLUMNS_OF_COUNTS
+COLUMNS = (*COLUMNS_OF_PULLS, *COLUMNS_OF_COUNTS, WEIGHTS)
 
 
 class Owner(enum.Enum):
@@ -98,6 +98,7 @@ _ALL = (
     Setting("columns", Owner.READING, Kind.COLUMN_NAMES),
     Setting("counts", Owner.READING, Kind.FLAG),
     Setting("batch_by", Owner.READING, Kind.CHOICE, BatchBy),
+    Setting("weights", Owner.READING, Kind.TEXT),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),
     Setting("title", Owner.DESCRIPTION, Kind.TEXT),
@@ -111,7 +112,7 @@ def names_of(owner: Owner) -> tuple[str, ...]:
     """The settings that belong to something.
 
     >>> names_of(Owner.READING)
-    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by')
+    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by', 'weights')
     """
     return tuple(setting.name for setting in _ALL if setting.owner is owner)
 

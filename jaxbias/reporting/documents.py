@@ -52,17 +52,20 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
     from jaxbias.reporting.assumptions import warnings_of  # here, as these modules import JAX
     from jaxbias.reporting.recommendation import describe_reason
     from jaxbias.reporting.sentences import describe_distrust, sentences
+    from jaxbias.reporting.weights import weights_document
 
     recommended, best, fit, labels = analysis.recommended, analysis.best, analysis.fit, analysis.labels
     why = describe_reason(recommended, labels)
+    means_from = {} if recommended.means_from is None else {"means_from": recommended.means_from}
     return {
         "log": {"name": analysis.log.name, "rows": analysis.log.history.num_steps},
         "arms": [_arm_document(analysis, arm) for arm in range(len(labels))],
         "evaluation": analysis.evaluation and evaluation_document(analysis.evaluation, name_of),
-        "recommended": {"method": recommended.method, "why": why, "corrects": recommended.corrects},
+        "recommended": {"method": recommended.method, "why": why, "corrects": recommended.corrects, **means_from},
         "best": best and {**best._asdict(), "arm": labels[best.arm], "runner_up": labels[best.runner_up], "clear": best.is_clear},
         "bias_trials": analysis.bias and analysis.bias.num_trials,
         "fit": fit and _fit_document(fit, labels),
+        "weights": weights_document(analysis),
         "fitted": {name: value._asdict() for name, value in analysis.fitted.items()},
         "not_applicable": {name: why.describe(name_of) for name, why in analysis.comparison.reasons.items()},
         "influence": analysis.influence and _influence_document(analysis.influence, labels),

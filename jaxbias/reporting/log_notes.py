@@ -41,6 +41,11 @@ def _one_period(pulls: int) -> str:
     return f"{said}: nothing inside it can have been adaptive, and there is nothing to correct."
 
 
+def _said_chosen(count: int) -> str:
+    first = "of the first pulls has" if count == 1 else "of the first pulls have"
+    return f"{count:,} {first} weights, and {'counts as a choice' if count == 1 else 'count as choices'}, not as forced."
+
+
 _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     NoteKind.COLUMN_MATCHED: lambda column, name: f"Column {quote(column)} was read as {quote(name)}.",
     NoteKind.EMPTY_ROWS_SKIPPED: lambda count: f"{_count(count, 'empty row was', 'empty rows were')} skipped.",
@@ -56,5 +61,9 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     ),
     NoteKind.COUNTS_READ: _counts_read,
     NoteKind.ONE_PERIOD: _one_period,
+    NoteKind.WEIGHTS_NOT_READ: lambda columns: (
+        f"Columns {join_names(map(quote, columns))} were not read as weights: no arm is called like what follows p_."
+    ),
+    NoteKind.WEIGHTS_SAY_CHOSEN: _said_chosen,
     NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
 }

@@ -22,6 +22,7 @@ from jaxbias.reporting.provenance import describe_provenance
 from jaxbias.reporting.sentences import describe_distrust, sentences
 from jaxbias.reporting.statuses import describe_doubts
 from jaxbias.reporting.templating import render_template
+from jaxbias.reporting.weights import ratio_table, wrong_weights_table
 
 
 def write_report(analysis: Analysis, out: str | Path, *, command: str | None = None) -> None:
@@ -58,6 +59,8 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         calibration_p_value="" if analysis.fit is None else p_value(analysis.fit.calibration_p_value),
         surprises=surprise_table(analysis),
         bias=bias_table(analysis),
+        ratio=ratio_table(analysis),
+        wrong_weights=wrong_weights_table(analysis),
         moving=influence_table(analysis),
         bias_trials="" if analysis.bias is None else count(analysis.bias.num_trials),
         diagnostics=[diagnostics_table(analysis, method) for method in analysis.comparison.estimates],

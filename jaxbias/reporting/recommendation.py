@@ -13,6 +13,10 @@ WHY_PREFERRED = {
     "adaptive_weighting": "it needs the probabilities of the choices alone",
     "data_splitting": "it uses the held-out rewards, which the policy did not see",
 }
+WEIGHTS_ENOUGH = (
+    "it needs the weights with which the arms were chosen and nothing else, and the pulls agree with those in the log (by rule: "
+    "without a policy that fits, no logs like this one can be simulated to evaluate the methods on)"
+)
 MATCHING_ALONE = "it needs the policy and neither noise in its choices nor a record of their probabilities"
 
 
@@ -25,6 +29,8 @@ def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
             return "; ".join([_describe_evaluated(recommended), *_describe_pulls(recommended, labels)])
         case Reason.PREFERRED:
             return "; ".join(_describe_preferred(recommended, labels))
+        case Reason.WEIGHTS_KNOWN:
+            return "; ".join([WEIGHTS_ENOUGH, *_describe_pulls(recommended, labels)])
         case Reason.POLICY_UNKNOWN:
             return f"the policy is not known, and {_without_policy(recommended, 'this method does not use it')}"
         case Reason.POLICY_DOES_NOT_FIT:
@@ -43,7 +49,10 @@ def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
 
 
 def _without_policy(recommended: Recommendation, otherwise: str) -> str:
-    return "no method that needs no policy was tried" if METHODS[recommended.method].needs_policy else otherwise
+    if METHODS[recommended.method].needs_policy:
+        return "no method that needs no policy was tried"
+    means = f"; its intervals are the honest ones, and the means of {recommended.means_from} have less error than its own"
+    return otherwise + (means if recommended.means_from else "")
 
 
 def _describe_preferred(recommended: Recommendation, labels: Sequence[str]) -> list[str]:

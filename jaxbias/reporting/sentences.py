@@ -12,6 +12,7 @@ from jaxbias.reporting.formatting import count, count_pulls, figure, interval, l
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, policy_title, quote
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.statuses import doubt_sentence
+from jaxbias.reporting.weights import DO_NOT_RELY, not_given_sentence, ratio_sentence, weights_sentences
 
 NOT_TRUSTED = "Do not rely on results that use the policy."
 
@@ -20,6 +21,7 @@ def sentences(analysis: Analysis, name_of: NameOf = str) -> list[str]:
     """What the analysis found; `name_of` says how the reader calls an argument of the library."""
     found = [fit_sentence(analysis), *cause_sentences(analysis.causes, name_of)]
     found += [recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
+    found += weights_sentences(analysis)
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in found if sentence]
 
@@ -30,6 +32,7 @@ def describe_distrust(analysis: Analysis) -> list[str]:
         Distrust.POLICY_DOES_NOT_FIT: fit_sentence,
         Distrust.NOT_CORRECTED: lambda analysis: f"The means of {analysis.recommended.method} are not corrected.",
         Distrust.NOT_CONVERGED: doubt_sentence,
+        Distrust.WEIGHTS_OFF: lambda analysis: ratio_sentence(analysis) or DO_NOT_RELY,
     }
     return [words[reason](analysis) for reason in analysis.distrust]
 
@@ -38,7 +41,7 @@ def fit_sentence(analysis: Analysis) -> str:
     """Whether the log can come from the policy."""
     fit, name = analysis.fit, policy_title(analysis.policy)
     if fit is None:
-        return "The policy that chose the arms was not given, so the methods that correct for it do not apply."
+        return not_given_sentence(analysis)
     if fit.verdict == Verdict.NOTHING_TO_CHECK:
         return f"Every pull was forced: the log says nothing for or against {name}."
     if fit.verdict == Verdict.IMPOSSIBLE:

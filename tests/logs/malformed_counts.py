@@ -157,7 +157,7 @@ CASES = [
         "a key of pulls in counts",
         b"arm,pulls,successes\na,5,1\nb,5,1\n",
         {"counts": True, "columns": {"propensity": "p"}},
-        "<columns> has the key 'propensity'; the keys it may have are arm, pulls, sum, successes, squares, period, forced, trial",
+        "<columns> has the key 'propensity'; the keys it may have are arm, pulls, sum, successes, squares, period, forced, trial, weight, weights",
     ),
     (
         "counts and first",

@@ -66,7 +66,8 @@ def adaptive_weighting(
         history: one trial or many; `forced` should mark what was forced and nothing else.
         policy: how the arms were chosen, at random; its probabilities are replayed before each step.
         family: what the rewards are, where known: its range clips the interval.
-        propensities: (steps, arms) or (trials, steps, arms), instead of the policy. Those of forced pulls are not read.
+        propensities: (steps, arms) or (trials, steps, arms), instead of the policy; where there are batches, also with one row
+            for each batch in place of each step. Those of forced pulls are not read.
         scheme: "constant" or "two_point".
         floor_decay: of "two_point": 0 or more and below 1; 0.7 is that of the article's experiments.
         level: of the intervals.

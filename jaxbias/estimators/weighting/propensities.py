@@ -25,7 +25,7 @@ def chosen_probabilities(
     if policy is not None:
         chosen = at_chosen(history, replayed_probabilities(history, policy, method))
     else:
-        chosen = _given(history, propensities, history.arms.shape, "one for each step")
+        chosen = _given_of_chosen(history, propensities)
     chosen = jnp.where(history.forced_steps, 1, chosen)
     if is_concrete((chosen, history.forced_steps)):
         if policy is None:
@@ -42,8 +42,7 @@ def all_probabilities(
     if policy is not None:
         probabilities = replayed_probabilities(history, policy, method)
     else:
-        shape = (*history.arms.shape, history.num_arms)
-        probabilities = _given(history, propensities, shape, "one for each step and arm")
+        probabilities = _given_of_all(history, propensities)
     if is_concrete((probabilities, history.forced_steps)):
         if policy is None:
             _check_distribution(probabilities, history)
@@ -80,6 +79,27 @@ def check_possible(history: History, chosen: Float[Array, "*trials steps"]) -> N
     """Refuses a choice that had no chance."""
     impossible = ~(np.asarray(chosen) > 0)
     refuse_first("history.arms", impossible, history.arms, problem=", which had probability zero")
+
+
+def _given_of_chosen(history: History, propensities: Any) -> Array:
+    """Those of the chosen arm, or taken from those of every arm."""
+    if jnp.ndim(propensities) <= history.arms.ndim:
+        return _given(history, propensities, history.arms.shape, "one for each step")
+    probabilities = _given_of_all(history, propensities)
+    if is_concrete((probabilities, history.forced_steps)):
+        _check_distribution(probabilities, history)
+        chosen = at_chosen(history, probabilities)
+        check_possible(history, jnp.where(history.forced_steps, 1, chosen))
+    return at_chosen(history, probabilities)
+
+
+def _given_of_all(history: History, propensities: Any) -> Array:
+    """Those of every arm at every step, also from one row for each batch."""
+    given, sizes = as_float(propensities), history.batch_sizes
+    by_batch = sizes is not None and given.shape == (*history.arms.shape[:-1], len(sizes), history.num_arms)
+    if sizes is not None and by_batch:
+        given = jnp.repeat(given, np.asarray(sizes), axis=-2, total_repeat_length=history.num_steps)
+    return _given(history, given, (*history.arms.shape, history.num_arms), "one for each step and arm")
 
 
 def _given(history: History, propensities: Any, shape: tuple[int, ...], what: str) -> Array:

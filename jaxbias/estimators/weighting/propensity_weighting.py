@@ -55,7 +55,7 @@ def propensity_weighting(
         policy: how the arms were chosen, at random; its probabilities are replayed before each step.
         family: what the rewards are, where known: its range clips the interval.
         propensities: (steps,) or (trials, steps), instead of the policy: the probability with which the chosen arm was chosen.
-            Those of forced pulls are not read.
+            Or those of every arm, as for `adaptive_weighting`. Those of forced pulls are not read.
         normalised: divide by the sum of the weights, and not by the number of steps.
         level: of the intervals.
 

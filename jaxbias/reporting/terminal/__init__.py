@@ -11,3 +11,5 @@ from jaxbias.reporting.terminal.debias import print_debias as print_debias
 from jaxbias.reporting.terminal.evaluation import print_evaluation as print_evaluation
 from jaxbias.reporting.terminal.examples import print_examples as print_examples
 from jaxbias.reporting.terminal.presets import print_presets as print_presets
+from jaxbias.reporting.terminal.propensities import print_propensities as print_propensities
+from jaxbias.reporting.terminal.propensities import propensities_document as propensities_document
