@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
 from jaxbias._core.settings import as_float, evaluate, is_concrete
@@ -23,7 +24,7 @@ NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integra
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths"),
-    meta_fields=("num_arms", "batch_sizes", "allocation", "order_known", "squares_known"),
+    meta_fields=("num_arms", "batch_sizes", "allocation", "seen_at", "order_known", "squares_known"),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class History:
@@ -34,7 +35,7 @@ class History:
         rewards: the reward it gave.
         num_arms: how many arms there were, pulled or not.
         forced: True where the arm was not chosen by the policy; without it, the first pull of each arm, or with batches the first
-            batch, whose choices had seen nothing.
+            batch, whose choices had seen nothing; with delays both.
         held_out: a second reward of the same arm that the policy did not see, where one was drawn.
         draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
         lengths: (), how many of the steps were taken before a stopping rule ended the trial; what follows them is empty.
@@ -42,6 +43,10 @@ class History:
             batches before it, and not its own. The same in every trial, and known before compilation.
         allocation: how a batch was shared out: "independent", each choice on its own, or "shares", as many pulls of each arm as
             its share of the batch, rounded up or down.
+        seen_at: where rewards came late, for each step the number (from 0) of the last step that was chosen before its reward had
+            arrived: the step itself where the next choice had seen it, and the number of steps or more where none ever had. The
+            choice of step t has seen the rewards whose `seen_at` is below t, in whatever order they came. A tuple, the same in
+            every trial, as `with_delay` makes it. When a reward arrives must not depend on the arm or on the reward.
         order_known: whether the steps of a batch are in their order, each with its own reward. False where they were made from
             counts: then their sums and squares are right and a method that needs more refuses them.
         squares_known: False where the counts had no sums of squares either, so that the rewards do not show how much they vary.
@@ -61,6 +66,7 @@ class History:
     lengths: Any = None
     batch_sizes: tuple[int, ...] | None = None
     allocation: str = "independent"
+    seen_at: tuple[int, ...] | None = None
     order_known: bool = True
     squares_known: bool = True
 
@@ -127,14 +133,39 @@ class History:
         """`forced`, or where it was not given, whether a step is the first pull of its arm, or one of the first batch."""
         if self.forced is not None:
             return jnp.asarray(self.forced)
-        if self.batch_sizes is None:
+        seen = self.arrivals
+        if seen is None:
             return first_pulls(self.arms, self.num_arms)
-        return jnp.broadcast_to(jnp.arange(self.num_steps) < self.batch_sizes[0], jnp.shape(self.arms))
+        nothing_seen = jnp.broadcast_to(jnp.asarray(seen.number == 0), jnp.shape(self.arms))
+        in_batches = self.seen_at is None or batches_of(self.seen_at) is not None
+        return nothing_seen if in_batches else nothing_seen | first_pulls(self.arms, self.num_arms)
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """What each choice had seen, with batches or delays. None where it had seen all before it."""
+        if self.seen_at is not None:
+            return None if is_immediate(self.seen_at) else arrivals_of(self.seen_at)
+        return None if self.batch_sizes is None else Arrivals(seen_by_batch(self.batch_sizes))
 
     @property
     def seen_steps(self) -> Int[np.ndarray, " steps"] | None:
         """How many rewards each choice had seen: those of the batches before its own. None where it had seen all before it."""
-        return None if self.batch_sizes is None else seen_by_batch(self.batch_sizes)
+        return None if (seen := self.arrivals) is None else seen.number
+
+    def with_delay(self, delay: Any) -> "History":
+        """The same log where the reward of each step came so many steps late: not seen by the next `delay` choices.
+
+        Arguments:
+            delay: 0 or more, a number of steps or one for each step. With 0 the next choice has seen the reward.
+
+        >>> history = History(arms=np.array([0, 1, 1]), rewards=np.array([0.0, 1.0, 2.0]), num_arms=2)
+        >>> history.with_delay(1).seen_at, history.with_delay(1).arrivals.number.tolist()
+        ((1, 2, 3), [0, 0, 1])
+        """
+        if self.batch_sizes is not None:
+            allowed = "None for a log with batches, whose rewards are seen at the end of each"
+            raise ArgumentError("delay", delay, allowed)
+        return dataclasses.replace(self, seen_at=delayed(delay, self.num_steps))
 
     def trial(self, number: int) -> "History":
         """One trial of many, without what follows its end."""
@@ -148,8 +179,9 @@ def cut(history: History, length: int) -> History:
     if sizes is not None:
         ends = np.minimum(np.cumsum(sizes), length)
         sizes = tuple(int(size) for size in np.diff(ends, prepend=0) if size > 0)
-    whole = dataclasses.replace(history, lengths=None, batch_sizes=None)
-    return dataclasses.replace(jax.tree.map(lambda leaf: leaf[:length], whole), batch_sizes=sizes)
+    seen_at = None if history.seen_at is None else history.seen_at[:length]
+    whole = dataclasses.replace(history, lengths=None, batch_sizes=None, seen_at=None)
+    return dataclasses.replace(jax.tree.map(lambda leaf: leaf[:length], whole), batch_sizes=sizes, seen_at=seen_at)
 
 
 def seen_by_batch(batch_sizes: tuple[int, ...]) -> Int[np.ndarray, " steps"]:
@@ -211,6 +243,7 @@ def check_history(history: History) -> History:
         refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
     _check_batches(history, arms.shape[-1])
+    sizes, seen_at = _check_seen_at(history, arms.shape[-1])
     checked = History(
         arms=evaluate(lambda arms: arms.astype(jnp.int32), arms),
         rewards=rewards,
@@ -219,8 +252,9 @@ def check_history(history: History) -> History:
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
         lengths=history.lengths,
-        batch_sizes=history.batch_sizes,
+        batch_sizes=sizes,
         allocation=history.allocation,
+        seen_at=seen_at,
         order_known=history.order_known,
         squares_known=history.squares_known,
     )
@@ -269,6 +303,35 @@ def _check_batches(history: History, num_steps: int) -> None:
         shown = repr(sizes) if few else f"{len(sizes)} sizes that sum to {sum(sizes)}"
         allowed = f"a tuple of sizes, 1 or more, that sum to {num_steps} steps"
         raise ArgumentError("history.batch_sizes", sizes, allowed, problem=f"is {shown}")
+
+
+def _check_seen_at(history: History, num_steps: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """The sizes of batches and `seen_at`: one of them, or neither where every choice had seen all rewards before it."""
+    seen_at = history.seen_at
+    if seen_at is None:
+        return history.batch_sizes, None
+    if history.batch_sizes is not None:
+        raise ArgumentError("history.seen_at", seen_at, "None for a log with batches", problem="is given beside batch_sizes")
+    if history.allocation != "independent":
+        raise ArgumentError("history.allocation", history.allocation, "'independent' for a log with seen_at")
+    if not isinstance(seen_at, tuple) or len(seen_at) != num_steps or not all(isinstance(time, int) for time in seen_at):
+        shown = f"has {len(seen_at)} entries" if isinstance(seen_at, tuple) else f"is of {type(seen_at).__name__}"
+        raise ArgumentError("history.seen_at", seen_at, f"a tuple of {num_steps} whole numbers, one for each step", problem=shown)
+    early = np.flatnonzero(np.asarray(seen_at) < np.arange(num_steps))
+    if len(early):
+        shown = f"is {seen_at[early[0]]} at step {early[0]}"
+        raise ArgumentError("history.seen_at", seen_at, "the step itself (from 0) or a later one", problem=shown)
+    if is_immediate(seen_at):
+        return None, None
+    sizes = batches_of(seen_at)
+    return (None, seen_at) if sizes is None else (sizes, None)
+
+
+def check_not_delayed(history: History, method: str) -> None:
+    """Refuses a log with delays other than batches, for a method that cannot follow them."""
+    if history.seen_at is not None and check_history(history).seen_at is not None:
+        allowed = f"without delays for {method}; mean_matching, bias_corrected and the weighting methods follow them"
+        raise ArgumentError("history.seen_at", history.seen_at, allowed, problem="says that rewards came late")
 
 
 def check_unit_rewards(history: History, policy: Any) -> None:

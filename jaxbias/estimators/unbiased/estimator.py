@@ -23,7 +23,7 @@ from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
 from jaxbias.estimators.unbiased.orders import Question, Setup
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
-from jaxbias.history import History, check_order, check_unit_rewards, check_whole
+from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards, check_whole
 from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal
@@ -86,6 +86,7 @@ def unbiased(
     checked, completed = check_log(history, family, level)
     check_whole(checked, "unbiased")
     check_order(checked, "unbiased")
+    check_not_delayed(checked, "unbiased")
     own_policy = check_policy(policy, history.num_arms)
     check_unit_rewards(checked, own_policy)
     check_stop(stop, history.num_arms)
@@ -200,7 +201,7 @@ def _run(
     moves: Moves,
     chunks: LogChunks,
 ) -> Chain:
-    setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.seen_steps)
+    setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.arrivals)
 
     def one(trial: tuple[Any, History]) -> Chain:
         key, log = trial
