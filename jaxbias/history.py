@@ -133,7 +133,7 @@ class History:
         """`forced`, or where it was not given, whether a step is the first pull of its arm, or one of the first batch."""
         if self.forced is not None:
             return jnp.asarray(self.forced)
-        seen = self.arrivals
+        seen = self.seen_steps
         if seen is None:
             return first_pulls(self.arms, self.num_arms)
         nothing_seen = jnp.broadcast_to(jnp.asarray(seen.number == 0), jnp.shape(self.arms))
@@ -141,16 +141,11 @@ class History:
         return nothing_seen if in_batches else nothing_seen | first_pulls(self.arms, self.num_arms)
 
     @property
-    def arrivals(self) -> Arrivals | None:
-        """What each choice had seen, with batches or delays. None where it had seen all before it."""
+    def seen_steps(self) -> Arrivals | None:
+        """Which rewards each choice had seen, with batches or delays. None where it had seen all before it."""
         if self.seen_at is not None:
             return None if is_immediate(self.seen_at) else arrivals_of(self.seen_at)
         return None if self.batch_sizes is None else Arrivals(seen_by_batch(self.batch_sizes))
-
-    @property
-    def seen_steps(self) -> Int[np.ndarray, " steps"] | None:
-        """How many rewards each choice had seen: those of the batches before its own. None where it had seen all before it."""
-        return None if (seen := self.arrivals) is None else seen.number
 
     def with_delay(self, delay: Any) -> "History":
         """The same log where the reward of each step came so many steps late: not seen by the next `delay` choices.
@@ -159,7 +154,7 @@ class History:
             delay: 0 or more, a number of steps or one for each step. With 0 the next choice has seen the reward.
 
         >>> history = History(arms=np.array([0, 1, 1]), rewards=np.array([0.0, 1.0, 2.0]), num_arms=2)
-        >>> history.with_delay(1).seen_at, history.with_delay(1).arrivals.number.tolist()
+        >>> history.with_delay(1).seen_at, history.with_delay(1).seen_steps.number.tolist()
         ((1, 2, 3), [0, 0, 1])
         """
         if self.batch_sizes is not None:

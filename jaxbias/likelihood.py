@@ -2,9 +2,9 @@
 
     sum over steps of   family.log_prob(reward, mean of its arm)   +   policy.log_probs(state before the step)[arm]
 
-A forced pull has no second term. Where rewards came late, or in batches, a choice has the state after those that had arrived. For a policy that looks at pulls
-and sums only, every state before a step is a running sum over one-hot arms, so the whole is a few array operations of size
-steps x arms; for any other policy it is a scan over its own `update`.
+A forced pull has no second term. Where rewards came late, or in batches, a choice has the state after those that had arrived. For
+a policy that looks at pulls and sums only, every state before a step is a running sum over one-hot arms, so the whole is a few
+array operations of size steps x arms; for any other policy it is a scan over its own `update`.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def _log_densities(policy: Policy, family: Any, history: History, mean: Array) -
     def one(trial: History, mean: Array) -> Array:
         beyond = None if trial.lengths is None else jnp.arange(trial.num_steps) >= trial.lengths
         forced = trial.forced_steps if beyond is None else trial.forced_steps | beyond
-        chosen = selection_log_probs(policy, trial.arms, trial.rewards, forced, trial.num_arms, trial.arrivals)
+        chosen = selection_log_probs(policy, trial.arms, trial.rewards, forced, trial.num_arms, trial.seen_steps)
         return reward_log_prob(family, mean, trial.arms, trial.rewards, beyond) + jnp.sum(chosen)
 
     means = jnp.broadcast_to(mean, (*history.arms.shape[:-1], history.num_arms)).astype(history.rewards.dtype)
@@ -151,7 +151,7 @@ def by_arrival(seen: Seen, *columns: Array) -> tuple[Array, ...]:
 
 def statistics_seen(history: History) -> ArmStatistics:
     """Pulls and sums that each choice of one trial had seen, (steps, arms)."""
-    seen = history.arrivals
+    seen = history.seen_steps
     before = statistics_before(*by_arrival(seen, history.arms, history.rewards), history.num_arms)
     return before if seen is None else jax.tree.map(lambda leaf: leaf[seen.number], before)
 
@@ -234,7 +234,7 @@ def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trial
 @compiled
 def _replayed(policy: Policy, history: History) -> Array:
     def one(trial: History) -> Array:
-        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms, trial.arrivals)
+        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)
 

@@ -105,7 +105,8 @@ def measure_bias(
         num_trials: how many independent trials; memory does not grow with it.
         trajectory: also the bias after every step.
         after: also, for every trial, the errors after this many steps and the pulls from then on.
-        batch_size, allocation, stop, delay: as in `simulate`. With `stop` all figures are of the sample means at the end of each trial.
+        batch_size, allocation, stop, delay: as in `simulate`. With `stop` all figures are of the sample means at the end of each
+            trial.
         choose: also the bias of the one sample mean that is reported: the "largest", or that of the arm which a function of the
             pulls and sums returns.
         chunk_size: trials simulated at once on each device; it does not change the result.

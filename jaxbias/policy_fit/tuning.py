@@ -96,7 +96,7 @@ def _totals(history: History, policy: Any, name: str, values: np.ndarray) -> np.
 def _log_probs_at(history: History, policy: Any, values: Float[Array, " values"], name: str) -> Float[Array, " values"]:
     def total(value: Array) -> Array:
         here = dataclasses.replace(policy, **{name: value})
-        steps = (history.arms, history.rewards, history.forced_steps, history.num_arms, history.arrivals)
+        steps = (history.arms, history.rewards, history.forced_steps, history.num_arms, history.seen_steps)
         chosen = selection_log_probs(here, *steps)
         return jnp.sum(jnp.minimum(chosen, 0))  # with little noise, rounding alone would make some of them positive
 

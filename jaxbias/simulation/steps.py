@@ -2,8 +2,8 @@
 
 Trials are the last axis of everything inside the loop, so that the machine's vectors run along trials and not along arms.
 
-A step of a batch is chosen from the policy state at the start of the batch. With delays, the state is that after the rewards which
-have arrived; the others are pending. A trial that a rule has stopped stays as it is.
+A step of a batch is chosen from the policy state at the start of the batch. With delays, the state is that after the rewards
+which have arrived; the others are pending. A trial that a rule has stopped stays as it is.
 """
 
 import dataclasses

@@ -81,7 +81,7 @@ def _recorded_draws(history: History, policy: BasePolicy) -> Float[Array, "*tria
         raise ArgumentError("given_draws", True, f"False with {policy_name(policy)}: only Thompson records posterior draws")
     if history.draws is None:
         raise ArgumentError("history.draws", None, "recorded where given_draws is True, as by simulate(..., keep_draws=True)")
-    if history.arrivals is not None:
+    if history.seen_steps is not None:
         raise ArgumentError("given_draws", True, "False for a log with batches or delays, so that the draws are integrated out")
     expected = (*history.arms.shape, history.num_arms)
     if history.draws.shape != expected:
@@ -108,7 +108,7 @@ def _check_choices(history: History, policy: BasePolicy) -> None:
 @compiled
 def _choices(policy: BasePolicy, history: History) -> jax.Array:
     def one(trial: History) -> jax.Array:
-        return choice_log_probs(policy_of(policy, trial), trial.arms, trial.rewards, trial.num_arms, trial.arrivals)
+        return choice_log_probs(policy_of(policy, trial), trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)
 

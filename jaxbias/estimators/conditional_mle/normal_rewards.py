@@ -224,7 +224,7 @@ def _fit_divergence(
     def one(trial: tuple[Any, History]) -> tuple[Fit, Array]:
         (fit_key, samples_key), log, given = jax.random.split(trial[0]), trial[1], policy_of(policy, trial[1])
         steps = (log.arms, log.rewards, log.forced_steps)
-        fit = contrastive_divergence(fit_key, given, family, *steps, history.num_arms, settings, log.arrivals)
+        fit = contrastive_divergence(fit_key, given, family, *steps, history.num_arms, settings, log.seen_steps)
         if fit.covariance is not None:
             return fit, fit.covariance
         if sampler is None:

@@ -75,7 +75,7 @@ class Record(NamedTuple):
 
 def record_of(history: History) -> Record:
     """One trial, with one step for each pull, in the order in which the rewards arrived."""
-    arms, forced, seen = history.arms, history.forced_steps, history.arrivals
+    arms, forced, seen = history.arms, history.forced_steps, history.seen_steps
     if seen is None:
         choices = Choices(arm=arms, number=1 - forced.astype(jnp.int32))
     else:

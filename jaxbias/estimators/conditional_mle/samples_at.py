@@ -167,7 +167,7 @@ def _undefined(numbers: list[Any], frame: Frame, which: tuple[int, ...], log: Hi
     of_policy = len(jax.tree.leaves(policy))
     sizes = [max(jnp.size(numbers[place]), 1) for place in which]
     is_policy = np.repeat([place < of_policy for place in which], sizes)
-    log_probs = choice_log_probs(policy_of(policy, log), log.arms, log.rewards, log.num_arms, log.arrivals)
+    log_probs = choice_log_probs(policy_of(policy, log), log.arms, log.rewards, log.num_arms, log.seen_steps)
     sharp = jnp.any(jnp.isneginf(log_probs) & ~log.forced_steps[:, None])
     bad = sharp & jnp.asarray(is_policy)
     return jax.tree.map(lambda leaf: jnp.where(jnp.broadcast_to(bad, leaf.shape), jnp.nan, leaf), scores)

@@ -102,7 +102,8 @@ def _log_probs(policy: Any, states: ArmStatistics) -> Array:
 def _replay(policy: Any, stop: Any, arms: Array, rewards: Array, forced: Array, num_arms: int, seen: Any) -> Array:
     def one(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"]) -> Float[Array, ""]:
         before = None if seen is None else np.asarray(seen)
-        total = jnp.sum(selection_log_probs(policy, arms, rewards, forced, num_arms, None if before is None else Arrivals(before)))
+        seen_before = None if before is None else Arrivals(before)
+        total = jnp.sum(selection_log_probs(policy, arms, rewards, forced, num_arms, seen_before))
         if stop is None:
             return total
         stops = jax.vmap(stop)(statistics_before(arms, rewards, num_arms))

@@ -177,7 +177,8 @@ def _enumerate(logs: History, policy: Any, stop: Any) -> Averages:
     sizes = np.array([len(order[0]) for order in orders])
     all_arms, all_rewards = (np.concatenate(values) for values in zip(*orders, strict=True))
     all_forced = np.repeat(forced, sizes, axis=0)
-    weights = log_weights(policy, stop, all_arms, all_rewards, all_forced, logs.num_arms, logs.seen_steps, logs.rewards.dtype)
+    starts = logs.seen_steps and logs.seen_steps.number
+    weights = log_weights(policy, stop, all_arms, all_rewards, all_forced, logs.num_arms, starts, logs.rewards.dtype)
     opening = (np.cumsum(~all_forced, axis=1) == 0)[..., None] & (all_arms[..., None] == np.arange(logs.num_arms))
     first = np.einsum("osk,os->ok", opening, all_rewards) / np.maximum(opening.sum(axis=1), 1)
     ends = np.cumsum(sizes)
@@ -201,7 +202,7 @@ def _run(
     moves: Moves,
     chunks: LogChunks,
 ) -> Chain:
-    setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.arrivals)
+    setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.seen_steps)
 
     def one(trial: tuple[Any, History]) -> Chain:
         key, log = trial
@@ -215,7 +216,7 @@ def _run(
 
 def _ask(log: History, sigma: Array | None) -> Question:
     """One log as the chains want it."""
-    seen, steps = log.seen_steps, np.arange(log.num_steps)
+    seen, steps = log.seen_steps and log.seen_steps.number, np.arange(log.num_steps)
     opening = _opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
     return Question(
         pulls=log.statistics.pulls,
