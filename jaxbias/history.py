@@ -23,7 +23,7 @@ NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integra
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths"),
+    data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths", "policy_rewards"),
     meta_fields=("num_arms", "batch_sizes", "allocation", "seen_at", "order_known", "squares_known"),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ class History:
         held_out: a second reward of the same arm that the policy did not see, where one was drawn.
         draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
         lengths: (), how many of the steps were taken before a stopping rule ended the trial; what follows them is empty.
+        policy_rewards: what the policy learned from, where that is another figure than `rewards`, which the question is about.
         batch_sizes: where several arms were chosen at once, how many: the choices of a batch have seen the rewards of the
             batches before it, and not its own. The same in every trial, and known before compilation.
         allocation: how a batch was shared out: "independent", each choice on its own, or "shares", as many pulls of each arm as
@@ -64,6 +65,7 @@ class History:
     held_out: Any = None
     draws: Any = None
     lengths: Any = None
+    policy_rewards: Any = None
     batch_sizes: tuple[int, ...] | None = None
     allocation: str = "independent"
     seen_at: tuple[int, ...] | None = None
@@ -147,6 +149,11 @@ class History:
             return None if is_immediate(self.seen_at) else arrivals_of(self.seen_at)
         return None if self.batch_sizes is None else Arrivals(seen_by_batch(self.batch_sizes))
 
+    @property
+    def learned_from(self) -> Any:
+        """What the policy learned from: `policy_rewards`, or the rewards."""
+        return self.rewards if self.policy_rewards is None else self.policy_rewards
+
     def with_delay(self, delay: Any) -> "History":
         """The same log where the reward of each step came so many steps late: not seen by the next `delay` choices.
 
@@ -223,8 +230,11 @@ def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -
     return first[arms] == steps
 
 
-def check_history(history: History) -> History:
-    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end."""
+def check_history(history: History, two_rewards: bool = False) -> History:
+    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end.
+
+    With `two_rewards`, the policy may have learned from another figure than the rewards.
+    """
     arms, rewards = evaluate(jnp.asarray, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
@@ -237,6 +247,7 @@ def check_history(history: History) -> History:
         outside = (numbers < 0) | (numbers >= history.num_arms)
         refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
+    policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
     sizes, seen_at = _check_seen_at(history, arms.shape[-1])
     checked = History(
@@ -247,6 +258,7 @@ def check_history(history: History) -> History:
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
         lengths=history.lengths,
+        policy_rewards=policy_rewards,
         batch_sizes=sizes,
         allocation=history.allocation,
         seen_at=seen_at,
@@ -300,6 +312,21 @@ def _check_batches(history: History, num_steps: int) -> None:
         raise ArgumentError("history.batch_sizes", sizes, allowed, problem=f"is {shown}")
 
 
+def _check_policy_rewards(history: History, rewards: Array, allowed_here: bool) -> Any:
+    if history.policy_rewards is None:
+        return None
+    if not allowed_here:
+        allowed = "None for this method, which takes the rewards for what the policy saw; use jaxbias.analysis.two_rewards"
+        raise ArgumentError("history.policy_rewards", history.policy_rewards, allowed, problem="is given")
+    values = evaluate(as_float, history.policy_rewards)
+    if values.shape != rewards.shape:
+        allowed = f"of the shape of rewards, {rewards.shape}"
+        raise ArgumentError("history.policy_rewards", values, allowed, problem=f"has shape {values.shape}")
+    if is_concrete(values):
+        refuse_first("history.policy_rewards", ~np.isfinite(values), values, "finite")
+    return values
+
+
 def _check_seen_at(history: History, num_steps: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """The sizes of batches and `seen_at`: one of them, or neither where every choice had seen all rewards before it."""
     seen_at = history.seen_at
@@ -331,15 +358,16 @@ def check_not_delayed(history: History, method: str) -> None:
 
 def check_unit_rewards(history: History, policy: Any) -> None:
     """Refuses rewards outside 0 to 1 for a policy that counts them as successes and failures; of counts, the means."""
-    if complete_policy(policy).unit_rewards and is_concrete(history.rewards):
+    if complete_policy(policy).unit_rewards and is_concrete(history.learned_from):
         if not history.order_known:
             mean = np.asarray(evaluate(lambda history: history.statistics.mean, history))
             allowed = f"counts of rewards from 0 to 1 for {policy_name(policy)}"
             if not ((mean >= 0) & (mean <= 1)).all():
                 raise ArgumentError("history", history, allowed, problem="has an arm whose mean is outside 0 to 1")
             return
-        outside = ~((np.asarray(history.rewards) >= 0) & (np.asarray(history.rewards) <= 1))
-        refuse_first("history.rewards", outside, history.rewards, f"from 0 to 1 for {policy_name(policy)}")
+        seen = np.asarray(history.learned_from)
+        name = "history.rewards" if history.policy_rewards is None else "history.policy_rewards"
+        refuse_first(name, ~((seen >= 0) & (seen <= 1)), seen, f"from 0 to 1 for {policy_name(policy)}")
 
 
 def first_unpulled(history: History) -> tuple[int, int] | None:

@@ -144,9 +144,9 @@ def choice_log_probs(
     return over_steps(policy.log_probs, jax.tree.map(lambda leaf: leaf[starts], before))[batch]
 
 
-def by_arrival(seen: Seen, *columns: Array) -> tuple[Array, ...]:
-    """Columns of the log, each (steps,), in the order in which the rewards arrived."""
-    return columns if seen is None or seen.order is None else tuple(column[seen.order] for column in columns)
+def by_arrival(seen: Seen, arms: Int[Array, " steps"], rewards: Float[Array, " steps"]) -> tuple[Array, Array]:
+    """Arms and rewards in the order in which the rewards arrived."""
+    return (arms, rewards) if seen is None or seen.order is None else (arms[seen.order], rewards[seen.order])
 
 
 def statistics_seen(history: History) -> ArmStatistics:
@@ -234,7 +234,7 @@ def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trial
 @compiled
 def _replayed(policy: Policy, history: History) -> Array:
     def one(trial: History) -> Array:
-        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
+        return choice_log_probs(policy, trial.arms, trial.learned_from, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)
 

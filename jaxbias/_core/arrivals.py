@@ -1,8 +1,8 @@
 """When each reward arrived: what a choice had seen, and which rewards are pending meanwhile.
 
 `seen_at[t]` is the number of the last step that was chosen before the reward of step t had arrived: t itself where the next
-choice had seen it, and num_steps - 1 or more where no choice had. So the choice of step t has seen the rewards with seen_at < t. A
-batch is the special case in which `seen_at` is the last step of the batch.
+choice had seen it, and num_steps - 1 or more where no choice had. So the choice of step t has seen the rewards with seen_at < t.
+A batch is the special case in which `seen_at` is the last step of the batch.
 
 The rewards arrive in the order of `seen_at`, those of one moment in the order of their steps. Replayed in that order, the policy
 state that a choice was made from is the one after as many updates as rewards had arrived.

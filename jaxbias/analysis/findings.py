@@ -13,6 +13,7 @@ from jaxbias.estimators.registry import METHODS
 from jaxbias.evaluation import Evaluation
 from jaxbias.logs import Log
 from jaxbias.policy_fit.check import PolicyFit
+from jaxbias.policy_fit.delays import DelayCheck
 from jaxbias.policy_fit.tuning import Fitted
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ class Assumption(NamedTuple):
         sigma: one number, or one for each arm.
         lower, upper: its interval, of the same shape; None where there is none.
         taken_by: the methods that take this sigma as known.
+        of_reward: of two rewards, whether it is about the reward and not about what the policy learned from.
     """
 
     kind: Assumed
@@ -195,6 +197,25 @@ class Assumption(NamedTuple):
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
     taken_by: tuple[str, ...] = ()
+    of_reward: bool = False
+
+
+class PolicyReward(NamedTuple):
+    """What the policy learned from, where that is not the reward.
+
+    Fields:
+        column: what the log calls it; None in a history of one's own.
+        mean, lower, upper: (arms,), its recommended estimate.
+        slope: (arms,), of the reward on it within each arm.
+        binary: whether it is 0 or 1, so that the reward is on average linear in it.
+    """
+
+    column: str | None
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    slope: np.ndarray
+    binary: bool
 
 
 class Distrust(enum.Enum):
@@ -224,6 +245,8 @@ class Analysis:
         distrust: the reasons not to trust the recommended figures; empty where there are none.
         key_words: the data of the random key.
         influence: the rows that move the recommended estimates most; None where that is not known.
+        policy_reward: what the policy learned from, where that is not the reward.
+        delays: of the rewards, where they came late other than in batches.
     """
 
     log: Log
@@ -241,6 +264,8 @@ class Analysis:
     distrust: tuple[Distrust, ...]
     key_words: tuple[int, ...]
     influence: Influence | None = None
+    policy_reward: PolicyReward | None = None
+    delays: DelayCheck | None = None
 
     @property
     def estimate(self) -> Estimate:

@@ -48,7 +48,7 @@ def batched_ols(history: History, family: Family | None = None, *, level: float 
     >>> jb.batched_ols(history, family).mean.shape
     (2,)
     """
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     check_whole(checked, "batched_ols")
     if history.batch_sizes is None:
         raise ArgumentError("history.batch_sizes", None, "the sizes of the batches in which arms were chosen at once")

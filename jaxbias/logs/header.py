@@ -10,7 +10,7 @@ from jaxbias.logs.errors import LogError, join_names, quote
 from jaxbias.logs.notes import Note, NoteKind
 
 REQUIRED = ("arm", "reward")
-OPTIONAL = ("batch", "propensity", "time", "forced", "trial")
+OPTIONAL = ("batch", "propensity", "time", "forced", "trial", "seen_at", "policy_reward")
 NEEDED_OF_COUNTS = ("arm", "pulls", "sum", "successes")  # one of the last two
 OPTIONAL_OF_COUNTS = ("squares", "period", "forced", "trial")
 SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores

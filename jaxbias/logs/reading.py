@@ -10,6 +10,7 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias.history import History
 from jaxbias.logs.columns import DATA_FRAME, Columns, read_frame
 from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
+from jaxbias.logs.delays import as_batch, check_delay_options, read_seen_at
 from jaxbias.logs.delimited import read_text
 from jaxbias.logs.errors import LogError
 from jaxbias.logs.files import open_file
@@ -18,7 +19,7 @@ from jaxbias.logs.labels import check_arms, choose_trial, read_arms
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.parquet import read_parquet
 from jaxbias.logs.periods import batch_by_time, check_unit, read_batch
-from jaxbias.logs.values import read_forced, read_propensity, read_rewards, sort_by_time
+from jaxbias.logs.values import read_forced, read_policy_rewards, read_propensity, read_rewards, sort_by_time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class Log:
         batch: (steps,), the batch of each pull.
         name: of the file; "standard input" or "the data frame" where there is none.
         periods: what each batch is called, in order, where they are dates or labels.
+        policy_reward: the column that the policy learned from, where that is not the reward.
         notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
     """
 
@@ -42,6 +44,7 @@ class Log:
     name: str
     notes: tuple[Note, ...] = ()
     periods: tuple[str, ...] | None = None
+    policy_reward: str | None = None
 
 
 def read_log(
@@ -55,8 +58,12 @@ def read_log(
     arms: Sequence[Any] | None = None,
     counts: bool | None = None,
     batch_by: Literal["hour", "day", "week", "month"] | None = None,
+    delay: int | None = None,
 ) -> Log:
     """Reads a log: one pull a row, with the columns arm and reward, and batch, propensity, time, forced and trial if it has them.
+
+    Also seen_at, when the reward of the row had arrived, in the units of the column time or step: rows that are later had seen
+    it, and it is empty where none had; and policy_reward, what the policy learned from where that is not the reward.
 
     Rows are sorted by the column time, or if there is none by the column step. The arms are the labels in the rows that are read:
     categories in their order, numbers by value, other labels alphabetically; or `arms`. Columns are found by their exact names,
@@ -77,6 +84,7 @@ def read_log(
             number, a date or a label), forced and trial if it has them. A period is a batch. Without `counts`, a log that looks
             like counts is refused.
         batch_by: make a batch of the pulls of each hour, day, week or month of the column time, in UTC where it has an offset.
+        delay: how many rows late the policy saw each reward, in place of a column seen_at; 0 where the next choice had seen it.
 
     A batch is a number, a date, or any label; batches are in order of time.
 
@@ -93,6 +101,7 @@ def read_log(
     renames, labels = check_renames(columns, bool(counts)), check_arms(arms)
     check_counts_options(counts, first, batch_by)
     check_unit(batch_by)
+    check_delay_options(delay, counts)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1):
         raise ArgumentError("first", first, "an integer, 1 or more")
     found, name = _read_columns(source, Wanted(renames, counts), separator, decimal)
@@ -105,7 +114,7 @@ def read_log(
         return _log_of_counts(choose_trial(found, trial), decimal, labels, name)
     found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
     found = found if counts is False else refuse_counts(found, decimal)
-    return _make_log(found, decimal, labels, name, batch_by)
+    return _make_log(found, decimal, labels, name, batch_by, delay)
 
 
 def _log_of_counts(columns: Columns, decimal: str, labels: list[str] | None, name: str) -> Log:
@@ -147,18 +156,33 @@ def _first_rows(columns: Columns, first: int | None) -> Columns:
     return columns._replace(frame=columns.frame.iloc[:first])
 
 
-def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: str, batch_by: str | None) -> Log:
+def _make_log(
+    columns: Columns, decimal: str, labels: list[str] | None, name: str, batch_by: str | None, delay: int | None
+) -> Log:
     arms, labels_found = read_arms(columns, labels)
     rewards, forced = read_rewards(columns, decimal), read_forced(columns)
     batch, periods = read_batch(columns, decimal) if batch_by is None else batch_by_time(columns, batch_by)
+    seen_at = read_seen_at(columns, decimal, delay, batch)
+    if (by_arrival := as_batch(seen_at)) is not None:
+        batch, seen_at = by_arrival, None
+    history = History(
+        arms=arms,
+        rewards=rewards,
+        num_arms=len(labels_found),
+        forced=forced,
+        policy_rewards=read_policy_rewards(columns, decimal),
+        batch_sizes=_sizes(batch),
+        seen_at=seen_at,
+    )
     return Log(
-        history=History(arms=arms, rewards=rewards, num_arms=len(labels_found), forced=forced, batch_sizes=_sizes(batch)),
+        history=history,
         labels=labels_found,
         propensity=read_propensity(columns, decimal, arms, forced, batch),
         batch=batch,
         name=name,
         notes=tuple(columns.notes),
         periods=periods,
+        policy_reward=columns.names.get("policy_reward"),
     )
 
 

@@ -113,7 +113,7 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     <Verdict.IMPOSSIBLE: 'impossible'>
     """
     policy = check_policy(policy, history.num_arms)
-    history = check_history(history)
+    history = check_history(history, two_rewards=True)
     if history.arms.ndim != 1:
         raise ArgumentError("history", history, "one log", problem=f"has arms of shape {history.arms.shape}")
     steps = np.flatnonzero(~np.asarray(history.forced_steps))

@@ -56,5 +56,8 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     ),
     NoteKind.COUNTS_READ: _counts_read,
     NoteKind.ONE_PERIOD: _one_period,
+    NoteKind.NEVER_SEEN: lambda count: (
+        f"{_count(count, 'reward has', 'rewards have')} no time of arrival: no choice had seen {'it' if count == 1 else 'them'}."
+    ),
     NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
 }

@@ -8,6 +8,7 @@ from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, quote
+from jaxbias.reporting.late_and_second import delay_sentence, policy_reward_sentence
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.statuses import doubt_sentence
 
@@ -17,6 +18,7 @@ NOT_TRUSTED = "Do not rely on results that use the policy."
 def sentences(analysis: Analysis) -> list[str]:
     """What the analysis found."""
     found = [fit_sentence(analysis), recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
+    found[1:1] = [delay_sentence(analysis), policy_reward_sentence(analysis)]
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in found if sentence]
 

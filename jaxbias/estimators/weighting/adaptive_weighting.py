@@ -87,7 +87,7 @@ def adaptive_weighting(
         raise ArgumentError("scheme", scheme, "'constant' or 'two_point'")
     if not 0 <= floor_decay < 1:
         raise ArgumentError("floor_decay", floor_decay, "0 or more and below 1")
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     check_whole(checked, "adaptive_weighting")
     if not isinstance(completed, Bernoulli):
         check_squares(checked, "adaptive_weighting")
