@@ -119,8 +119,8 @@ MALFORMED = [
     Case(
         "dates and steps",
         b"time,arm,reward,seen_at\n2024-01-01,a,1,7\n2024-01-02,b,2,2024-01-02\n",
-        "{name}: column 'seen_at' in row 2 is '7'; it must be a timestamp such as 2024-01-31 12:00:00, like the column 'time', or "
-        f"empty where the reward never arrived; {IGNORE}",
+        "{name}: column 'seen_at' in row 2 is '7'; it must be a timestamp such as 2024-01-31 12:00:00, like the column 'time', "
+        f"or empty where the reward never arrived; {IGNORE}",
     ),
     Case(
         "mixed date formats",
@@ -137,14 +137,14 @@ MALFORMED = [
     Case(
         "seen_at with batches",
         b"step,arm,reward,seen_at,batch\n1,a,1,1,0\n2,b,2,2,1\n",
-        "{name} has batches, and a column 'seen_at'; the rewards of a batch are seen after it: give one of them; to ignore columns, "
-        "set <columns.batch> or <columns.seen_at> to ''",
+        "{name} has batches, and a column 'seen_at'; the rewards of a batch are seen after it: give one of them; to ignore "
+        "columns, set <columns.batch> or <columns.seen_at> to ''",
     ),
     Case(
         "a delay with batches",
         b"arm,reward,batch\na,1,0\nb,2,1\n",
-        "{name} has batches, and <delay> is 3; the rewards of a batch are seen after it: give one of them; to ignore columns, set "
-        "<columns.batch> or <columns.seen_at> to ''",
+        "{name} has batches, and <delay> is 3; the rewards of a batch are seen after it: give one of them; to ignore columns, "
+        "set <columns.batch> or <columns.seen_at> to ''",
         {"delay": 3},
     ),
     Case(

@@ -62,7 +62,7 @@ def enumerated(request):
 
 def test_probabilities_are_those_of_what_had_arrived(enumerated):
     """Propensities and log-density of all paths."""
-    policy, delay, seen_at, arms, rewards, log_probs = enumerated
+    policy, _, seen_at, arms, rewards, log_probs = enumerated
     forced = np.broadcast_to(np.arange(NUM_STEPS) < 2, arms.shape)
     history = jb.History(arms=arms, rewards=rewards.astype(np.float32), num_arms=2, forced=forced, seen_at=seen_at)
     np.testing.assert_allclose(np.exp(replayed_log_probs(policy, history)), np.exp(log_probs), atol=2e-6)
