@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, delayed, is_immediate
+from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, check_arrivals, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
 from jaxbias._core.settings import as_float, evaluate, is_concrete
@@ -249,7 +249,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
     policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
-    sizes, seen_at = _check_seen_at(history, arms.shape[-1])
+    sizes, seen_at = check_arrivals(history.seen_at, history.batch_sizes, history.allocation, arms.shape[-1])
     checked = History(
         arms=evaluate(lambda arms: arms.astype(jnp.int32), arms),
         rewards=rewards,
@@ -325,28 +325,6 @@ def _check_policy_rewards(history: History, rewards: Array, allowed_here: bool) 
     if is_concrete(values):
         refuse_first("history.policy_rewards", ~np.isfinite(values), values, "finite")
     return values
-
-
-def _check_seen_at(history: History, num_steps: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """The sizes of batches and `seen_at`: one of them, or neither where every choice had seen all rewards before it."""
-    seen_at = history.seen_at
-    if seen_at is None:
-        return history.batch_sizes, None
-    if history.batch_sizes is not None:
-        raise ArgumentError("history.seen_at", seen_at, "None for a log with batches", problem="is given beside batch_sizes")
-    if history.allocation != "independent":
-        raise ArgumentError("history.allocation", history.allocation, "'independent' for a log with seen_at")
-    if not isinstance(seen_at, tuple) or len(seen_at) != num_steps or not all(isinstance(time, int) for time in seen_at):
-        shown = f"has {len(seen_at)} entries" if isinstance(seen_at, tuple) else f"is of {type(seen_at).__name__}"
-        raise ArgumentError("history.seen_at", seen_at, f"a tuple of {num_steps} whole numbers, one for each step", problem=shown)
-    early = np.flatnonzero(np.asarray(seen_at) < np.arange(num_steps))
-    if len(early):
-        shown = f"is {seen_at[early[0]]} at step {early[0]}"
-        raise ArgumentError("history.seen_at", seen_at, "the step itself (from 0) or a later one", problem=shown)
-    if is_immediate(seen_at):
-        return None, None
-    sizes = batches_of(seen_at)
-    return (None, seen_at) if sizes is None else (sizes, None)
 
 
 def check_not_delayed(history: History, method: str) -> None:

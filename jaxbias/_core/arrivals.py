@@ -86,6 +86,32 @@ def delayed(delay: Any, num_steps: int, argument: str = "delay") -> SeenAt:
     return tuple((np.arange(num_steps) + np.minimum(delays, num_steps)).tolist())
 
 
+def check_arrivals(
+    seen_at: Any, batch_sizes: tuple[int, ...] | None, allocation: str, num_steps: int
+) -> tuple[tuple[int, ...] | None, SeenAt | None]:
+    """The sizes of batches and `seen_at`: one of them, or neither where every choice had seen all rewards before it."""
+    if seen_at is None:
+        return batch_sizes, None
+    if batch_sizes is not None:
+        raise ArgumentError("history.seen_at", seen_at, "None for a log with batches", problem="is given beside batch_sizes")
+    if allocation != "independent":
+        raise ArgumentError("history.allocation", allocation, "'independent' for a log with seen_at")
+    if not isinstance(seen_at, tuple) or len(seen_at) != num_steps or not all(isinstance(time, int) for time in seen_at):
+        if not isinstance(seen_at, tuple):
+            shown = f"is of {type(seen_at).__name__}"
+        else:
+            shown = f"has {len(seen_at)} entries" if len(seen_at) != num_steps else "has entries that are not whole numbers"
+        raise ArgumentError("history.seen_at", seen_at, f"a tuple of {num_steps} whole numbers, one for each step", problem=shown)
+    early = np.flatnonzero(np.asarray(seen_at) < np.arange(num_steps))
+    if len(early):
+        shown = f"is {seen_at[early[0]]} at step {early[0]}"
+        raise ArgumentError("history.seen_at", seen_at, "the step itself (from 0) or a later one", problem=shown)
+    if is_immediate(seen_at):
+        return None, None
+    sizes = batches_of(seen_at)
+    return (None, seen_at) if sizes is None else (sizes, None)
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:

@@ -30,7 +30,7 @@ def check_delay_options(delay: Any, counts: bool | None) -> None:
     if counts:
         problem = lambda name: f"is {delay} with {name('counts')}"
         remedy = "the rewards of a period are seen after it; a period is a batch"
-        raise ArgumentError("delay", delay, problem=problem, remedy=remedy)
+        raise LogError("delay", delay, problem=problem, remedy=remedy)
     if isinstance(delay, bool) or not isinstance(delay, int | np.integer) or delay < 0:
         raise ArgumentError("delay", delay, "a whole number of steps, 0 or more")
 

@@ -227,10 +227,11 @@ def _follow(
     means: Float[Array, "paths arms"] | None = None,
 ) -> tuple[Any, ArmStatistics, History | None]:
     """Paths of a design: their states at the end, what each arm has, and all steps if they are to be recorded."""
-    kept = isinstance(problem.policy, Scored | Squared) and design.batching.seen_at is not None
-    if kept:  # of every pull, and not only of those that the policy has seen
-        accounts = dataclasses.replace(problem.policy, policy=StatisticsPolicy())
-        problem = problem._replace(policy=problem.policy.policy, accounts=accounts)
+    policy, kept = problem.policy, False
+    if isinstance(policy, Scored | Squared) and design.batching.seen_at is not None:
+        kept = True  # of every pull, and not only of those that the policy has seen
+        accounts = dataclasses.replace(policy, policy=StatisticsPolicy())
+        problem = problem._replace(policy=policy.policy, accounts=accounts)
     steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
     start = start_trials(problem, design.batching, words.shape[-1])
     emit = (lambda _, outcome: (outcome.arm, outcome.reward)) if record else lambda *_: None

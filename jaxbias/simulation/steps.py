@@ -20,6 +20,7 @@ from jaxbias._core.layout import materialize, trials_minor
 from jaxbias._core.randomness import step_key
 from jaxbias.policies import ArmStatistics, BasePolicy, StatisticsPolicy
 from jaxbias.rewards import at_arm
+from jaxbias.simulation.pending import Pending, arrive, nothing_pending, wait
 
 PURPOSES = 3  # random numbers of a step: the choice, the reward, the held-out reward
 
@@ -60,13 +61,6 @@ class Problem(NamedTuple):
     def for_steps(self, num_steps: int) -> "Problem":
         """With the policy in the form it prefers when the numbers of steps and arms are known."""
         return self._replace(policy=self.policy.for_steps(num_steps).for_arms(self.mean.shape[0]))
-
-
-class Pending(NamedTuple):
-    """Rewards that have not arrived, by slot of the schedule."""
-
-    arm: Int[Array, "*trials slots"]
-    reward: Float[Array, "*trials slots"]
 
 
 class Progress(NamedTuple):
@@ -169,7 +163,7 @@ def start_trials(problem: Problem, batching: Batching, size: int) -> Progress:
         seen=None if batching.batch_sizes is None else _nothing_seen(problem, batching, state),
         length=None if problem.stop is None else jnp.zeros((), jnp.int32),
         stopped=None if problem.stop is None else jnp.zeros((), bool),
-        pending=None if schedule is None else _nothing_pending(problem, schedule),
+        pending=None if schedule is None else nothing_pending(problem.family, problem.mean, schedule),
         accounts=problem.accounts and problem.accounts.init(num_arms),
     )
     return jax.tree.map(
@@ -236,8 +230,9 @@ def _step(
         state = jax.tree.map(_as_before, policy.update_after(draws, progress.state, arm, reward), progress.state)
         pending = None
     else:
-        pending = _wait(progress.pending, step, arm, reward)
-        state = _arrive(policy, progress.state, pending, step)
+        assert progress.pending is not None
+        pending = wait(progress.pending, step.slot, arm, reward)
+        state = arrive(policy, progress.state, pending, step.schedule, step.arrived, step.until)
     if accounts is not None:
         kept = accounts.update(progress.accounts, arm, reward)
         progress = progress._replace(accounts=jax.tree.map(_as_before, kept, progress.accounts))
@@ -263,38 +258,6 @@ def _stop(
     stops = jnp.asarray(stop(statistics_of(kept))) & may_look
     kept = kept._replace(length=before.length + going.astype(jnp.int32), stopped=before.stopped | stops)
     return kept, jax.tree.map(lambda leaf: jnp.where(going, leaf, 0), outcome)
-
-
-def _nothing_pending(problem: Problem, schedule: Schedule) -> Pending:
-    shape = (schedule.num_slots,)
-    reward = jax.eval_shape(lambda: problem.family.sample(jax.random.key(0), problem.mean))
-    return Pending(arm=jnp.zeros(shape, jnp.int32), reward=jnp.zeros(shape, reward.dtype))
-
-
-def _wait(pending: Pending | None, step: Step, arm: Int[Array, ""], reward: Float[Array, ""]) -> Pending:
-    """With the reward of this step."""
-    assert pending is not None
-    return Pending(arm=pending.arm.at[step.slot].set(arm), reward=pending.reward.at[step.slot].set(reward))
-
-
-def _arrive(policy: BasePolicy, state: Any, pending: Pending, step: Step) -> Any:
-    """The policy state after the rewards that arrive now, in order."""
-    schedule = step.schedule
-    assert schedule is not None
-    if schedule.most == 0:
-        return state
-    slots = jnp.asarray(schedule.arriving, jnp.int32)
-
-    def update(number: Int[Array, ""], state: Any) -> Any:
-        slot = slots[number]
-        return jax.tree.map(_as_before, policy.update(state, pending.arm[slot], pending.reward[slot]), state)
-
-    if schedule.most > 1:
-        return jax.lax.fori_loop(step.arrived, step.until, update, state)
-    last = slots.shape[0] - 1  # without a loop, which takes longer than an update that may be thrown away
-    return jax.tree.map(
-        lambda new, old: jnp.where(step.until > step.arrived, new, old), update(jnp.minimum(step.arrived, last), state), state
-    )
 
 
 def _look(key: Any, policy: Any, progress: Progress, step: Step) -> Any:
