@@ -113,7 +113,8 @@ def estimate_second_reward(estimate: Estimate, history: History, level: float = 
             status[arm] = _why_none(int(status[arm]), int(own.sum()))
         else:
             figures[:, arm] = _read(line, known, level)
-    mean, stderr, lower, upper, slope = (jnp.asarray(part, jnp.asarray(estimate.mean).dtype) for part in figures)
+    dtype = jnp.asarray(estimate.mean).dtype
+    mean, stderr, lower, upper, slope = (jnp.asarray(part.astype(dtype)) for part in figures)
     found: Any = dict(mean=mean, stderr=stderr, lower=lower, upper=upper, status=jnp.asarray(status))
     diagnostics = {"slope": slope, "pulls": log.statistics.pulls, "inverted": jnp.isfinite(mean)}
     return Estimate(method=estimate.method, **found, diagnostics=diagnostics)
