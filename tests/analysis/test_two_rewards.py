@@ -11,6 +11,9 @@ import pytest
 import jaxbias as jb
 from jaxbias.analysis.two_rewards import estimate_second_reward, fit_line
 from jaxbias.estimators.estimate import Status
+from jaxbias.policy_fit.delays import DelayCheck
+from jaxbias.reporting.documents import debias_document
+from jaxbias.reporting.late_and_second import delay_sentence
 from jaxbias.reporting.sentences import sentences
 
 KEY = jax.random.key(2)
@@ -90,6 +93,13 @@ def test_an_analysis_of_the_second_reward(log):
     weighted = jb.adaptive_weighting(both, jb.Greedy(tau=0.2)).mean
     np.testing.assert_allclose(found.comparison.estimates["adaptive_weighting"].mean, weighted, rtol=1e-5)
     assert any("The policy learned from column 'clicked'" in sentence for sentence in sentences(found))
+    document = debias_document(found)
+    assert (document["policy_reward"]["column"], document["delays"]) == ("clicked", None)
+    late = dataclasses.replace(found, delays=DelayCheck(median=3.0, largest=9, never=2, by_arm=1e-6, by_reward=0.4))
+    assert "In this log it does depend on the arm" in delay_sentence(late)
+    assert "nothing in this log speaks against it" in delay_sentence(
+        dataclasses.replace(late, delays=late.delays._replace(by_arm=0.2))
+    )
 
 
 def test_methods_that_take_the_rewards_for_what_the_policy_saw_refuse(log):
