@@ -22,7 +22,7 @@ from jaxbias.analysis.two_rewards import estimate_second_reward
 
 NUM_STEPS, DELAY, MEAN = 100, 10, [1.0, 0.75, 0.5]
 RATES = [0.5, 0.4, 0.3]  # of clicks
-POLICIES = {"Thompson": jb.Thompson(), "lil'UCB": jb.LilUCB(tau=0.5)}
+POLICIES = {"Thompson": jb.Thompson(), "lil'UCB": jb.LilUCB(tau=0.5), "Greedy": jb.Greedy()}
 
 
 def with_error(values: Any, center: Any = 0.0) -> str:
@@ -92,7 +92,7 @@ def speed(trials: int, _: int) -> None:
     """Seconds of a million steps, the best of five."""
     designs: dict[str, Any] = {"no delay": {}, "batches of 10": {"batch_size": 10}, "a delay of 10": {"delay": DELAY}}
     designs["delays from 0 to 20, out of order"] = {"delay": np.random.default_rng(0).integers(0, 21, NUM_STEPS).tolist()}
-    for name, policy in {"Greedy": jb.Greedy(), **POLICIES}.items():
+    for name, policy in POLICIES.items():
         taken = {}
         for design, options in designs.items():
             run = lambda options=options, policy=policy: jb.measure_bias(

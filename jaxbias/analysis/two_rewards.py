@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxbias.analysis.assumptions import assume_family, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
@@ -29,7 +29,6 @@ from jaxbias.rewards import BaseFamily, UnknownSigma
 # Methods that take the choices as given: with the probabilities from X and the rewards Y they are right as they stand.
 AS_THEY_STAND = ("sample_mean", "propensity_weighting", "adaptive_weighting", "batched_ols", "confidence_sequence")
 FEWEST_PULLS = 3  # a line and a spread around it
-NORMAL_KURTOSIS = 3.0  # of Normal residuals: with it, n of them count as about n
 LONE = 1e-9  # 1 - leverage of a pull that alone decides its value on the line
 
 
@@ -53,8 +52,9 @@ def fit_line(policy_rewards: Float[np.ndarray, " pulls"], rewards: Float[np.ndar
     """The line through the pulls of one arm; None where X does not vary, or in too few pulls.
 
     Its value is a weighted sum of the Y, and each squared residual over 1 - leverage estimates the variance of its own (HC2), so
-    that Y may vary more at one X than at another: without a click there is no revenue. The degrees of freedom are by how many
-    residuals make up the variance.
+    that Y may vary more at one X than at another: without a click there is no revenue. For an X of two values this is the variance
+    of two averages, with the degrees of freedom of Welch; else with those of Bell and McCaffrey (2002). A pull that is alone with
+    its X, such as a single click, does not show how much Y varies there: the variance is then not known (NaN).
     """
     number = len(rewards)
     off = policy_rewards - policy_rewards.mean()
@@ -65,13 +65,34 @@ def fit_line(policy_rewards: Float[np.ndarray, " pulls"], rewards: Float[np.ndar
     weights = 1 / number + (at - policy_rewards.mean()) * off / squares
     residuals = rewards - rewards.mean() - slope * off
     unused = 1 - 1 / number - off**2 / squares
-    lone = unused < LONE
-    pooled = float(residuals @ residuals) / (number - 2)
-    parts = weights**2 * np.where(lone, pooled, residuals**2 / np.where(lone, 1, unused))
+    if (unused < LONE).any():
+        return Line(value=float(weights @ rewards), slope=slope, variance=np.nan, freedom=1)
+    scale = weights**2 / unused
+    parts = scale * residuals**2
+    groups, place = np.unique(policy_rewards, return_inverse=True)
+    freedom = _welch(parts, place) if len(groups) == 2 else _bell_mccaffrey(scale, off, squares)
     variance = float(parts.sum())
-    effective = NORMAL_KURTOSIS * variance**2 / float(parts @ parts) if variance > 0 else number
-    freedom = int(np.clip(round(effective) - 2, 1, number - 2))
-    return Line(value=float(weights @ rewards), slope=slope, variance=variance, freedom=freedom)
+    return Line(value=float(weights @ rewards), slope=slope, variance=variance, freedom=int(np.clip(freedom, 1, number - 2)))
+
+
+def _welch(parts: Float[np.ndarray, " pulls"], place: Int[np.ndarray, " pulls"]) -> float:
+    """Degrees of freedom of a sum of two variances, each with the pulls of its group less one."""
+    variances, sizes = np.bincount(place, weights=parts), np.bincount(place)
+    spread = float(np.sum(variances**2 / (sizes - 1)))
+    return float(variances.sum() ** 2 / spread) if spread > 0 else len(parts)
+
+
+def _bell_mccaffrey(scale: Float[np.ndarray, " pulls"], off: Float[np.ndarray, " pulls"], squares: float) -> float:
+    """Of residuals that vary alike: those of the chi-squared with the mean and variance of the sum of scaled squared residuals.
+
+    The residuals have covariance I - H with H = 1/n + off off' / squares, so that the sum has mean tr(A (I - H)) and variance
+    2 tr(A (I - H) A (I - H)), A the diagonal of the scales.
+    """
+    number = len(scale)
+    leverage = 1 / number + off**2 / squares
+    average = float(scale @ (1 - leverage))
+    hats = scale.sum() ** 2 / number**2 + 2 * (scale @ off) ** 2 / (number * squares) + (scale @ off**2) ** 2 / squares**2
+    return average**2 / float(scale**2 @ (1 - 2 * leverage) + hats)
 
 
 def estimate_second_reward(estimate: Estimate, history: History, level: float = 0.95) -> Estimate:
@@ -90,7 +111,8 @@ def estimate_second_reward(estimate: Estimate, history: History, level: float = 
         level: of the intervals, as in `estimate`.
 
     Returns:
-        An `Estimate` of the same method; an arm in which X does not vary has none. Diagnostics: `slope` of each arm, `pulls`.
+        An `Estimate` of the same method; an arm in which X does not vary has none, and one with a single click no interval.
+        Diagnostics: `slope` of each arm, `pulls`.
 
     >>> import jax, jax.numpy as jnp, jaxbias as jb
     >>> clicks = jb.simulate(jax.random.key(0), jb.BetaThompson(), jb.Bernoulli(), [0.5, 0.4], num_steps=100)
@@ -109,10 +131,10 @@ def estimate_second_reward(estimate: Estimate, history: History, level: float = 
         line = (
             fit_line(first[own].astype(np.float64), second[own].astype(np.float64), known[0]) if np.isfinite(known[0]) else None
         )
-        if line is None:
-            status[arm] = _why_none(int(status[arm]), int(own.sum()))
-        else:
+        if line is not None:
             figures[:, arm] = _read(line, known, level)
+        if line is None or np.isnan(line.variance):
+            status[arm] = _why_none(int(status[arm]), line is None and own.sum() >= FEWEST_PULLS)
     dtype = jnp.asarray(estimate.mean).dtype
     mean, stderr, lower, upper, slope = (jnp.asarray(part.astype(dtype)) for part in figures)
     found: Any = dict(mean=mean, stderr=stderr, lower=lower, upper=upper, status=jnp.asarray(status))
@@ -130,11 +152,11 @@ def _read(line: Line, known: tuple[float, ...], level: float) -> tuple[float, ..
     return line.value, float(np.hypot(line.slope * stderr, noise)), *ends, line.slope
 
 
-def _why_none(status: int, pulls: int) -> int:
-    """The status of an arm without a line: that of the policy's reward if it has no estimate, or why there is no line."""
+def _why_none(status: int, no_spread: bool) -> int:
+    """The status of an arm without an interval: that of the policy's reward if it has none, or why there is no line."""
     if status not in (Status.CONVERGED, Status.AT_EDGE):
         return status
-    return int(Status.TOO_FEW_PULLS if pulls < FEWEST_PULLS else Status.NO_SPREAD)
+    return int(Status.NO_SPREAD if no_spread else Status.TOO_FEW_PULLS)
 
 
 def policy_log(log: Log) -> Log:

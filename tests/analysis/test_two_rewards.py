@@ -29,7 +29,9 @@ def test_clicks_and_revenue_in_closed_form():
     np.testing.assert_allclose(line.value, 0.4 * with_click.mean() + 0.6 * without.mean())
     np.testing.assert_allclose(line.slope, with_click.mean() - without.mean())
     np.testing.assert_allclose(line.variance, 0.4**2 * with_click.var(ddof=1) / 7 + 0.6**2 * without.var(ddof=1) / 13)
-    assert 1 <= line.freedom <= 18
+    parts = 0.4**2 * with_click.var(ddof=1) / 7, 0.6**2 * without.var(ddof=1) / 13
+    assert line.freedom == int(sum(parts) ** 2 / (parts[0] ** 2 / 6 + parts[1] ** 2 / 12))
+    assert np.isnan(fit_line(clicks[6:], revenue[6:], 0.4).variance)  # one click
 
 
 def test_the_line_is_right_on_average_given_all_it_was_selected_on():
@@ -39,6 +41,8 @@ def test_the_line_is_right_on_average_given_all_it_was_selected_on():
     values, variances = np.array([line.value for line in drawn]), np.array([line.variance for line in drawn])
     assert abs(values.mean() - (3.0 - 2.0 * 1.4)) < 4 * values.std() / len(values) ** 0.5
     assert abs(variances.mean() / values.var() - 1) < 4 * (2 / len(values)) ** 0.5 + 0.02
+    freedom = 2 * variances.mean() ** 2 / variances.var()  # of the chi-squared with its mean and variance
+    assert abs(drawn[0].freedom / freedom - 1) < 0.15
 
 
 def estimated(mean, lower, upper, status=(0, 0)):

@@ -14,6 +14,7 @@ from jaxbias.history import check_history
 from jaxbias.likelihood import log_prob_of_choices, selection_log_probs, statistics_seen
 from jaxbias.policies import ArmStatistics
 from jaxbias.simulation.paths import design_of, simulate_paths
+from tests.simulation.test_delays import all_paths, by_hand
 
 KEY = jax.random.key(4)
 POLICY, FAMILY, MEAN = jb.LilUCB(tau=0.5), jb.Normal(), jnp.array([1.0, 0.5])
@@ -49,6 +50,22 @@ def test_the_record_is_in_order_of_arrival(history):
         expected = selection_log_probs(POLICY, log.arms, log.rewards, log.forced_steps, 2, log.seen_steps)
         np.testing.assert_allclose(chosen.sum(), expected.sum(), rtol=1e-5)
     assert record.arms.tolist() == log.arms[log.seen_steps.order].tolist()
+
+
+def test_conditional_likelihood_against_enumeration():
+    """The probability of the arms, summed over every sequence of rewards, where these arrive out of order."""
+    policy, mean, seen_at = jb.Greedy(tau=0.3), np.array([0.6, 0.35]), (3, 1, 4, 3, 5, 9)
+    arms, rewards = all_paths()
+    own = (arms == [0, 1, 0, 0, 1, 0]).all(axis=1)
+    arms, rewards = arms[own], rewards[own]
+    given = (jnp.asarray(arms, jnp.int32), jnp.asarray(rewards, jnp.float32))
+    log_probs = np.asarray(jax.jit(jax.vmap(lambda *path: by_hand(policy, seen_at, *path)))(*given), float)
+    chosen = np.take_along_axis(log_probs, arms[..., None], axis=2)[..., 0][:, 2:].sum(axis=1)
+    density = chosen + np.where(rewards == 1, np.log(mean[arms]), np.log(1 - mean[arms])).sum(axis=1)
+    place = int(np.flatnonzero((rewards == [1, 0, 1, 0, 0, 1]).all(axis=1))[0])
+    log = jb.History(arms=arms[place], rewards=rewards[place], num_arms=2, forced=np.arange(6) < 2, seen_at=seen_at)
+    found = jb.conditional_log_likelihood(KEY, log, policy, jb.Bernoulli(), mean)
+    np.testing.assert_allclose(found, density[place] - np.log(np.exp(density).sum()), atol=1e-4)
 
 
 def test_what_a_choice_had_seen(history):
