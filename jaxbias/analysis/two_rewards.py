@@ -52,9 +52,9 @@ def fit_line(policy_rewards: Float[np.ndarray, " pulls"], rewards: Float[np.ndar
     """The line through the pulls of one arm; None where X does not vary, or in too few pulls.
 
     Its value is a weighted sum of the Y, and each squared residual over 1 - leverage estimates the variance of its own (HC2), so
-    that Y may vary more at one X than at another: without a click there is no revenue. For an X of two values this is the variance
-    of two averages, with the degrees of freedom of Welch; else with those of Bell and McCaffrey (2002). A pull that is alone with
-    its X, such as a single click, does not show how much Y varies there: the variance is then not known (NaN).
+    that Y may vary more at one X than at another: without a click there is no revenue. For an X of two values this is the
+    variance of two averages, with the degrees of freedom of Welch; else with those of Bell and McCaffrey (2002). A pull that is
+    alone with its X, such as a single click, does not show how much Y varies there: the variance is then not known (NaN).
     """
     number = len(rewards)
     off = policy_rewards - policy_rewards.mean()
