@@ -79,7 +79,7 @@ def _welch(parts: Float[np.ndarray, " pulls"], place: Int[np.ndarray, " pulls"])
     """Degrees of freedom of a sum of two variances, each with the pulls of its group less one."""
     variances, sizes = np.bincount(place, weights=parts), np.bincount(place)
     spread = float(np.sum(variances**2 / (sizes - 1)))
-    return float(variances.sum() ** 2 / spread) if spread > 0 else len(parts)
+    return float(variances.sum() ** 2 / spread) if spread > 0 else float(len(parts))
 
 
 def _bell_mccaffrey(scale: Float[np.ndarray, " pulls"], off: Float[np.ndarray, " pulls"], squares: float) -> float:
@@ -134,7 +134,7 @@ def estimate_second_reward(estimate: Estimate, history: History, level: float = 
         if line is not None:
             figures[:, arm] = _read(line, known, level)
         if line is None or np.isnan(line.variance):
-            status[arm] = _why_none(int(status[arm]), line is None and own.sum() >= FEWEST_PULLS)
+            status[arm] = _why_none(int(status[arm]), line is None and int(own.sum()) >= FEWEST_PULLS)
     dtype = jnp.asarray(estimate.mean).dtype
     mean, stderr, lower, upper, slope = (jnp.asarray(part.astype(dtype)) for part in figures)
     found: Any = dict(mean=mean, stderr=stderr, lower=lower, upper=upper, status=jnp.asarray(status))

@@ -77,7 +77,7 @@ def test_an_arm_without_a_line_says_why():
 
 @pytest.fixture(scope="module")
 def log():
-    clicks = jb.simulate(jax.random.key(0), jb.Greedy(tau=0.2), jb.Bernoulli(), [0.6, 0.4], num_steps=60)
+    clicks = jb.simulate(jax.random.key(0), jb.Greedy(tau=1.0), jb.Bernoulli(), [0.6, 0.4], num_steps=60)
     arms, clicked = np.asarray(clicks.arms), np.asarray(clicks.rewards)
     revenue = clicked * np.random.default_rng(3).gamma(2.0, 4.0 + arms)
     return pd.DataFrame({"arm": arms, "clicked": clicked, "revenue": revenue})
@@ -86,15 +86,15 @@ def log():
 def test_an_analysis_of_the_second_reward(log):
     names = {"reward": "revenue", "policy_reward": "clicked"}
     options = {"methods": ["sample_mean", "adaptive_weighting", "mean_matching"], "evaluate": False}
-    found = jb.debias(KEY, log, jb.Greedy(tau=0.2), columns=names, **options)
-    clicks = jb.debias(KEY, log, jb.Greedy(tau=0.2), columns={"reward": "clicked"}, **options)
+    found = jb.debias(KEY, log, jb.Greedy(tau=1.0), columns=names, **options)
+    clicks = jb.debias(KEY, log, jb.Greedy(tau=1.0), columns={"reward": "clicked"}, **options)
     assert (found.fit.log_prob, found.recommended.method) == (clicks.fit.log_prob, clicks.recommended.method)
     both = dataclasses.replace(found.log.history)
     expected = estimate_second_reward(clicks.comparison.estimates["mean_matching"], both)
     np.testing.assert_allclose(found.comparison.estimates["mean_matching"].mean, expected.mean, rtol=1e-6)
     averages = log.groupby("arm")["revenue"].mean()
     np.testing.assert_allclose(found.comparison.estimates["sample_mean"].mean, averages, rtol=1e-6)
-    weighted = jb.adaptive_weighting(both, jb.Greedy(tau=0.2)).mean
+    weighted = jb.adaptive_weighting(both, jb.Greedy(tau=1.0)).mean
     np.testing.assert_allclose(found.comparison.estimates["adaptive_weighting"].mean, weighted, rtol=1e-5)
     assert any("The policy learned from column 'clicked'" in sentence for sentence in sentences(found))
     document = debias_document(found)
@@ -108,7 +108,7 @@ def test_an_analysis_of_the_second_reward(log):
 
 def test_methods_that_take_the_rewards_for_what_the_policy_saw_refuse(log):
     history = jb.read_log(log, columns={"reward": "revenue", "policy_reward": "clicked"}).history
-    policy, family = jb.Greedy(tau=0.2), jb.Normal()
+    policy, family = jb.Greedy(tau=1.0), jb.Normal()
     for refused in (
         lambda: jb.mean_matching(KEY, history, policy, family),
         lambda: jb.conditional_mle(KEY, history, policy, family),
