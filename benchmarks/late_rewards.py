@@ -37,8 +37,11 @@ def with_error(values: Any, center: Any = 0.0) -> str:
 def report(name: str, estimate: Any, mean: Any) -> None:
     """Bias and coverage of each arm."""
     inside = (np.asarray(estimate.lower) <= mean) & (np.asarray(mean) <= np.asarray(estimate.upper))
-    inside = np.where(np.isfinite(np.asarray(estimate.mean)), inside, np.nan)
-    print(f"  {name:28} bias {with_error(estimate.mean, np.asarray(mean))}   coverage {with_error(inside)}", flush=True)
+    known = np.isfinite(np.asarray(estimate.lower))
+    inside = np.where(known, inside, np.nan)
+    without = "  ".join(f"{100 * share:.0f}%" for share in 1 - known.mean(axis=0))
+    bias = with_error(estimate.mean, np.asarray(mean))
+    print(f"  {name:28} bias {bias}   coverage {with_error(inside)}   without an interval {without}", flush=True)
 
 
 def delays(trials: int, num_paths: int) -> None:
@@ -57,7 +60,7 @@ def second(trials: int, num_paths: int) -> None:
     generator = np.random.default_rng(0)
     shape = (trials, NUM_STEPS)
     cases = {
-        "Normal pairs, correlation 0.8": (jb.Greedy(tau=0.2), jb.Normal(), MEAN),
+        "Normal pairs, correlation 0.8": (jb.Greedy(tau=1.0), jb.Normal(), MEAN),
         "clicks of 0 and 1 to revenue": (jb.BetaThompson(), jb.Bernoulli(), RATES),
     }
     for name, (policy, family, mean) in cases.items():

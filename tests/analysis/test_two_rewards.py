@@ -138,7 +138,7 @@ def test_coverage_of_the_second_reward():
     plain = dataclasses.replace(first, diagnostics={})
     found = [estimate_second_reward(of(plain, place), of(both, place)) for place in range(number)]
     means, lower, upper = (np.array([getattr(one, name) for one in found], float) for name in ("mean", "lower", "upper"))
-    known = np.isfinite(means)
+    known = np.isfinite(lower)
     covers = np.where(known, (lower <= truth) & (truth <= upper), np.nan)
     coverage = np.nanmean(covers, axis=0)
     assert (coverage > 0.95 - 4 * (0.05 * 0.95 / number) ** 0.5).all()
