@@ -137,7 +137,7 @@ def schedule_of(seen_at: SeenAt) -> Schedule:
     """Slots for the rewards, each free again after its reward has arrived.
 
     >>> schedule_of((0, 3, 2, 3))
-    Schedule(num_slots=3, slot=(0, 0, 1, 2), arriving=(0, 1), until=(1, 1, 2, 2), most=1)
+    Schedule(num_slots=2, slot=(0, 1, 0, 1), arriving=(0, 0), until=(1, 1, 2, 2), most=1)
     """
     num_steps = len(seen_at)
     at_step: list[list[int]] = [[] for _ in range(num_steps)]
