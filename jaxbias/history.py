@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, check_arrivals, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
 from jaxbias._core.settings import as_float, evaluate, is_concrete
@@ -22,8 +23,8 @@ NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integra
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths"),
-    meta_fields=("num_arms", "batch_sizes", "allocation", "order_known", "squares_known"),
+    data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths", "policy_rewards"),
+    meta_fields=("num_arms", "batch_sizes", "allocation", "seen_at", "order_known", "squares_known"),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class History:
@@ -34,14 +35,19 @@ class History:
         rewards: the reward it gave.
         num_arms: how many arms there were, pulled or not.
         forced: True where the arm was not chosen by the policy; without it, the first pull of each arm, or with batches the first
-            batch, whose choices had seen nothing.
+            batch, whose choices had seen nothing; with delays both.
         held_out: a second reward of the same arm that the policy did not see, where one was drawn.
         draws: (steps, arms), what Thompson sampling drew for every arm before it chose, where that was recorded.
         lengths: (), how many of the steps were taken before a stopping rule ended the trial; what follows them is empty.
+        policy_rewards: what the policy learned from, where that is another figure than `rewards`, which the question is about.
         batch_sizes: where several arms were chosen at once, how many: the choices of a batch have seen the rewards of the
             batches before it, and not its own. The same in every trial, and known before compilation.
         allocation: how a batch was shared out: "independent", each choice on its own, or "shares", as many pulls of each arm as
             its share of the batch, rounded up or down.
+        seen_at: where rewards came late, for each step the number (from 0) of the last step that was chosen before its reward had
+            arrived: the step itself where the next choice had seen it, and the number of steps or more where none ever had. The
+            choice of step t has seen the rewards whose `seen_at` is below t, in whatever order they came. A tuple, the same in
+            every trial, as `with_delay` makes it. When a reward arrives must not depend on the arm or on the reward.
         order_known: whether the steps of a batch are in their order, each with its own reward. False where they were made from
             counts: then their sums and squares are right and a method that needs more refuses them.
         squares_known: False where the counts had no sums of squares either, so that the rewards do not show how much they vary.
@@ -59,8 +65,10 @@ class History:
     held_out: Any = None
     draws: Any = None
     lengths: Any = None
+    policy_rewards: Any = None
     batch_sizes: tuple[int, ...] | None = None
     allocation: str = "independent"
+    seen_at: tuple[int, ...] | None = None
     order_known: bool = True
     squares_known: bool = True
 
@@ -127,14 +135,39 @@ class History:
         """`forced`, or where it was not given, whether a step is the first pull of its arm, or one of the first batch."""
         if self.forced is not None:
             return jnp.asarray(self.forced)
-        if self.batch_sizes is None:
+        seen = self.seen_steps
+        if seen is None:
             return first_pulls(self.arms, self.num_arms)
-        return jnp.broadcast_to(jnp.arange(self.num_steps) < self.batch_sizes[0], jnp.shape(self.arms))
+        nothing_seen = jnp.broadcast_to(jnp.asarray(seen.number == 0), jnp.shape(self.arms))
+        in_batches = self.seen_at is None or batches_of(self.seen_at) is not None
+        return nothing_seen if in_batches else nothing_seen | first_pulls(self.arms, self.num_arms)
 
     @property
-    def seen_steps(self) -> Int[np.ndarray, " steps"] | None:
-        """How many rewards each choice had seen: those of the batches before its own. None where it had seen all before it."""
-        return None if self.batch_sizes is None else seen_by_batch(self.batch_sizes)
+    def seen_steps(self) -> Arrivals | None:
+        """Which rewards each choice had seen, with batches or delays. None where it had seen all before it."""
+        if self.seen_at is not None:
+            return None if is_immediate(self.seen_at) else arrivals_of(self.seen_at)
+        return None if self.batch_sizes is None else Arrivals(seen_by_batch(self.batch_sizes))
+
+    @property
+    def learned_from(self) -> Any:
+        """What the policy learned from: `policy_rewards`, or the rewards."""
+        return self.rewards if self.policy_rewards is None else self.policy_rewards
+
+    def with_delay(self, delay: Any) -> "History":
+        """The same log where the reward of each step came so many steps late: not seen by the next `delay` choices.
+
+        Arguments:
+            delay: 0 or more, a number of steps or one for each step. With 0 the next choice has seen the reward.
+
+        >>> history = History(arms=np.array([0, 1, 1]), rewards=np.array([0.0, 1.0, 2.0]), num_arms=2)
+        >>> history.with_delay(1).seen_at, history.with_delay(1).seen_steps.number.tolist()
+        ((1, 2, 3), [0, 0, 1])
+        """
+        if self.batch_sizes is not None:
+            allowed = "None for a log with batches, whose rewards are seen at the end of each"
+            raise ArgumentError("delay", delay, allowed)
+        return dataclasses.replace(self, seen_at=delayed(delay, self.num_steps))
 
     def trial(self, number: int) -> "History":
         """One trial of many, without what follows its end."""
@@ -148,8 +181,9 @@ def cut(history: History, length: int) -> History:
     if sizes is not None:
         ends = np.minimum(np.cumsum(sizes), length)
         sizes = tuple(int(size) for size in np.diff(ends, prepend=0) if size > 0)
-    whole = dataclasses.replace(history, lengths=None, batch_sizes=None)
-    return dataclasses.replace(jax.tree.map(lambda leaf: leaf[:length], whole), batch_sizes=sizes)
+    seen_at = None if history.seen_at is None else history.seen_at[:length]
+    whole = dataclasses.replace(history, lengths=None, batch_sizes=None, seen_at=None)
+    return dataclasses.replace(jax.tree.map(lambda leaf: leaf[:length], whole), batch_sizes=sizes, seen_at=seen_at)
 
 
 def seen_by_batch(batch_sizes: tuple[int, ...]) -> Int[np.ndarray, " steps"]:
@@ -196,8 +230,11 @@ def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -
     return first[arms] == steps
 
 
-def check_history(history: History) -> History:
-    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end."""
+def check_history(history: History, two_rewards: bool = False) -> History:
+    """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end.
+
+    With `two_rewards`, the policy may have learned from another figure than the rewards.
+    """
     arms, rewards = evaluate(jnp.asarray, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
@@ -210,7 +247,9 @@ def check_history(history: History) -> History:
         outside = (numbers < 0) | (numbers >= history.num_arms)
         refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
+    policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
+    sizes, seen_at = check_arrivals(history.seen_at, history.batch_sizes, history.allocation, arms.shape[-1])
     checked = History(
         arms=evaluate(lambda arms: arms.astype(jnp.int32), arms),
         rewards=rewards,
@@ -219,8 +258,10 @@ def check_history(history: History) -> History:
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
         lengths=history.lengths,
-        batch_sizes=history.batch_sizes,
+        policy_rewards=policy_rewards,
+        batch_sizes=sizes,
         allocation=history.allocation,
+        seen_at=seen_at,
         order_known=history.order_known,
         squares_known=history.squares_known,
     )
@@ -271,17 +312,40 @@ def _check_batches(history: History, num_steps: int) -> None:
         raise ArgumentError("history.batch_sizes", sizes, allowed, problem=f"is {shown}")
 
 
+def _check_policy_rewards(history: History, rewards: Array, allowed_here: bool) -> Any:
+    if history.policy_rewards is None:
+        return None
+    if not allowed_here:
+        allowed = "None for this method, which takes the rewards for what the policy saw; use jaxbias.analysis.two_rewards"
+        raise ArgumentError("history.policy_rewards", history.policy_rewards, allowed, problem="is given")
+    values = evaluate(as_float, history.policy_rewards)
+    if values.shape != rewards.shape:
+        allowed = f"of the shape of rewards, {rewards.shape}"
+        raise ArgumentError("history.policy_rewards", values, allowed, problem=f"has shape {values.shape}")
+    if is_concrete(values):
+        refuse_first("history.policy_rewards", ~np.isfinite(values), values, "finite")
+    return values
+
+
+def check_not_delayed(history: History, method: str) -> None:
+    """Refuses a log with delays other than batches, for a method that cannot follow them."""
+    if history.seen_at is not None and check_history(history).seen_at is not None:
+        allowed = f"without delays for {method}; mean_matching, bias_corrected and the weighting methods follow them"
+        raise ArgumentError("history.seen_at", history.seen_at, allowed, problem="says that rewards came late")
+
+
 def check_unit_rewards(history: History, policy: Any) -> None:
     """Refuses rewards outside 0 to 1 for a policy that counts them as successes and failures; of counts, the means."""
-    if complete_policy(policy).unit_rewards and is_concrete(history.rewards):
+    if complete_policy(policy).unit_rewards and is_concrete(history.learned_from):
         if not history.order_known:
             mean = np.asarray(evaluate(lambda history: history.statistics.mean, history))
             allowed = f"counts of rewards from 0 to 1 for {policy_name(policy)}"
             if not ((mean >= 0) & (mean <= 1)).all():
                 raise ArgumentError("history", history, allowed, problem="has an arm whose mean is outside 0 to 1")
             return
-        outside = ~((np.asarray(history.rewards) >= 0) & (np.asarray(history.rewards) <= 1))
-        refuse_first("history.rewards", outside, history.rewards, f"from 0 to 1 for {policy_name(policy)}")
+        seen = np.asarray(history.learned_from)
+        name = "history.rewards" if history.policy_rewards is None else "history.policy_rewards"
+        refuse_first(name, ~((seen >= 0) & (seen <= 1)), seen, f"from 0 to 1 for {policy_name(policy)}")
 
 
 def first_unpulled(history: History) -> tuple[int, int] | None:

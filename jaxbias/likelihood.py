@@ -2,9 +2,9 @@
 
     sum over steps of   family.log_prob(reward, mean of its arm)   +   policy.log_probs(state before the step)[arm]
 
-A forced pull has no second term, and in a batch every choice has the state before the batch. For a policy that looks at pulls
-and sums only, every state before a step is a running sum over one-hot arms, so the whole is a few array operations of size
-steps x arms; for any other policy it is a scan over its own `update`.
+A forced pull has no second term. Where rewards came late, or in batches, a choice has the state after those that had arrived. For
+a policy that looks at pulls and sums only, every state before a step is a running sum over one-hot arms, so the whole is a few
+array operations of size steps x arms; for any other policy it is a scan over its own `update`.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.arrivals import Arrivals
 from jaxbias._core.derivatives import held
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
@@ -27,7 +28,7 @@ from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
 SQUARES_AT_ONCE = 2**17  # steps x arms^2: the curves of an integral grow with the arms, as do its derivatives; under 1 GB
 
-Seen = Int[np.ndarray, " steps"] | None  # how many rewards each choice had seen, where that is not all before it
+Seen = Arrivals | None  # which rewards each choice had seen, where that is not all before it
 
 
 def log_density(history: History, policy: Policy, family: Family, mean: ArrayLike) -> Float[Array, "*trials"]:
@@ -131,22 +132,35 @@ def selection_log_probs(
 def choice_log_probs(
     policy: Policy, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], num_arms: int, seen: Seen = None
 ) -> Float[Array, "steps arms"]:
-    """The log-probability of every arm at every step, read off the policy before the step, or before its batch."""
+    """The log-probability of every arm at every step, read off the policy after the rewards that had arrived before it."""
+    arms, rewards = by_arrival(seen, arms, rewards)
     if not complete_policy(policy).keeps_statistics:
         log_probs = _replayed_log_probs(policy, arms, rewards, num_arms)
-        return log_probs if seen is None else log_probs[seen]
+        return log_probs if seen is None else log_probs[seen.number]
     before = statistics_before(arms, rewards, num_arms)
     if seen is None:
         return over_steps(policy.log_probs, before)
-    starts, batch = np.unique(seen, return_inverse=True)
+    starts, batch = np.unique(seen.number, return_inverse=True)
     return over_steps(policy.log_probs, jax.tree.map(lambda leaf: leaf[starts], before))[batch]
+
+
+def by_arrival(seen: Seen, arms: Int[Array, " steps"], rewards: Float[Array, " steps"]) -> tuple[Array, Array]:
+    """Arms and rewards in the order in which the rewards arrived."""
+    return (arms, rewards) if seen is None or seen.order is None else (arms[seen.order], rewards[seen.order])
+
+
+def statistics_seen(history: History) -> ArmStatistics:
+    """Pulls and sums that each choice of one trial had seen, (steps, arms)."""
+    seen = history.seen_steps
+    before = statistics_before(*by_arrival(seen, history.arms, history.rewards), history.num_arms)
+    return before if seen is None else jax.tree.map(lambda leaf: leaf[seen.number], before)
 
 
 def choices_made(
     arms: Int[Array, " steps"], forced: Bool[Array, " steps"], num_arms: int, seen: Seen = None
 ) -> Int[Array, "steps arms"]:
     """How many choices of each arm were made from the state before each step: one, none, or those of a whole batch."""
-    before = jnp.arange(arms.shape[0]) if seen is None else jnp.asarray(seen)
+    before = jnp.arange(arms.shape[0]) if seen is None else jnp.asarray(seen.number)
     return jnp.zeros((arms.shape[0], num_arms), jnp.int32).at[before, arms].add(1 - forced.astype(jnp.int32))
 
 
@@ -220,7 +234,7 @@ def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trial
 @compiled
 def _replayed(policy: Policy, history: History) -> Array:
     def one(trial: History) -> Array:
-        return choice_log_probs(policy, trial.arms, trial.rewards, trial.num_arms, trial.seen_steps)
+        return choice_log_probs(policy, trial.arms, trial.learned_from, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)
 

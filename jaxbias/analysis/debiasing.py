@@ -20,6 +20,7 @@ from jaxbias.analysis.influence import find_influence
 from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
 from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate, uses_wrong_weights
+from jaxbias.analysis.two_rewards import answer_for, policy_log
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
 from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
@@ -31,6 +32,7 @@ from jaxbias.logs import Log, read_log
 from jaxbias.logs.batching import in_batches
 from jaxbias.policies import Policy, check_policy, complete_policy
 from jaxbias.policy_fit.check import PolicyFit, check_fit
+from jaxbias.policy_fit.delays import check_delays
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
 from jaxbias.policy_fit.weights import WeightsCheck, check_weights
 from jaxbias.rewards import Family, Normal, UnknownSigma
@@ -103,7 +105,8 @@ def debias(
     with jax.enable_x64(True):
         ending = {"stop": stop, "num_steps": num_steps}
         request = Request(methods, level, fit, ending, evaluate, report)
-        return _analyse(key, _prepare(log, opening, allocation), policy, family, request)
+        prepared = _prepare(log, opening, allocation)
+        return answer_for(key, _analyse(key, policy_log(prepared), policy, family, request), prepared)
 
 
 class Request(NamedTuple):
@@ -173,6 +176,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         influence=find_influence(estimate, history, family, policy),
         causes=find_log_causes(log, policy, fit),
         weights=weights,
+        delays=check_delays(history),
     )
 
 

@@ -14,6 +14,7 @@ from jaxbias.evaluation import Evaluation
 from jaxbias.logs import Log
 from jaxbias.policy_fit.causes import LikelyCause
 from jaxbias.policy_fit.check import PolicyFit
+from jaxbias.policy_fit.delays import DelayCheck
 from jaxbias.policy_fit.tuning import Fitted
 from jaxbias.policy_fit.weights import WeightsCheck
 
@@ -191,6 +192,7 @@ class Assumption(NamedTuple):
         sigma: one number, or one for each arm.
         lower, upper: its interval, of the same shape; None where there is none.
         taken_by: the methods that take this sigma as known.
+        of_reward: of two rewards, whether it is about the reward and not about what the policy learned from.
     """
 
     kind: Assumed
@@ -200,6 +202,25 @@ class Assumption(NamedTuple):
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
     taken_by: tuple[str, ...] = ()
+    of_reward: bool = False
+
+
+class PolicyReward(NamedTuple):
+    """What the policy learned from, where that is not the reward.
+
+    Fields:
+        column: what the log calls it; None in a history of one's own.
+        mean, lower, upper: (arms,), its recommended estimate.
+        slope: (arms,), of the reward on it within each arm.
+        binary: whether it is 0 or 1, so that the reward is on average linear in it.
+    """
+
+    column: str | None
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    slope: np.ndarray
+    binary: bool
 
 
 class Distrust(enum.Enum):
@@ -232,6 +253,8 @@ class Analysis:
         influence: the rows that move the recommended estimates most; None where that is not known.
         causes: why the policy may not fit, the likeliest first.
         weights: whether the logged weights agree with the pulls, and with the policy; None where the log has none.
+        policy_reward: what the policy learned from, where that is not the reward.
+        delays: of the rewards, where they came late other than in batches.
     """
 
     log: Log
@@ -251,6 +274,8 @@ class Analysis:
     influence: Influence | None = None
     causes: tuple[LikelyCause, ...] = ()
     weights: WeightsCheck | None = None
+    policy_reward: PolicyReward | None = None
+    delays: DelayCheck | None = None
 
     @property
     def estimate(self) -> Estimate:

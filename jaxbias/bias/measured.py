@@ -94,6 +94,7 @@ def measure_bias(
     allocation: Literal["independent", "shares"] = "independent",
     stop: StoppingRule | None = None,
     choose: Chooser | Literal["largest"] | None = None,
+    delay: int | Sequence[int] | None = None,
     chunk_size: int | None = None,
     progress: bool = True,
 ) -> BiasSummary:
@@ -104,7 +105,8 @@ def measure_bias(
         num_trials: how many independent trials; memory does not grow with it.
         trajectory: also the bias after every step.
         after: also, for every trial, the errors after this many steps and the pulls from then on.
-        batch_size, allocation, stop: as in `simulate`. With `stop` all figures are of the sample means at the end of each trial.
+        batch_size, allocation, stop, delay: as in `simulate`. With `stop` all figures are of the sample means at the end of each
+            trial.
         choose: also the bias of the one sample mean that is reported: the "largest", or that of the arm which a function of the
             pulls and sums returns.
         chunk_size: trials simulated at once on each device; it does not change the result.
@@ -116,7 +118,7 @@ def measure_bias(
     True
     """
     root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop)
-    batching, choose = make_batching(batch_size, allocation, num_steps), check_choose(choose, problem.mean.shape[0])
+    batching, choose = make_batching(batch_size, allocation, num_steps, delay, stop), check_choose(choose, problem.mean.shape[0])
     if not is_concrete((root, problem)):
         raise TypeError("measure_bias runs its own loop and cannot be traced; inside jit or vmap, call simulate instead")
     num_arms = problem.mean.shape[0]

@@ -17,6 +17,8 @@ PARAMETERS = {  # of the library, and what the commands call them; the first tha
     "name": ("example",),
     "source": ("log",),
     "history.allocation": ("allocation",),
+    "columns.policy_reward": ("policy_reward_column", "policy_reward"),
+    "history.seen_at": ("delay",),
 }
 PHRASES = {  # where one argument is no single option
     "policy.sigma": "--policy-sigma (by default --sigma)",

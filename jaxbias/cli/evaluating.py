@@ -70,7 +70,7 @@ def evaluate(
     use_cache()
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
     sizes = batch_size[0] if batch_size and len(batch_size) == 1 else batch_size or None
-    told = {"assumed": jb.Normal(sigma=None)} if unknown_sigma else {}
+    told: dict[str, Any] = {"assumed": jb.Normal(sigma=None)} if unknown_sigma else {}
     shown = sys.stderr.isatty() and not quiet
     found = jb.evaluate(
         make_key(seed),

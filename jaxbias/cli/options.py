@@ -107,7 +107,7 @@ def _stop_options(
 
 
 def _of_log(text: str, *names: str, **options: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel="Counts and batches", show_default=False, **options)
+    return typer.Option(*names, help=text, rich_help_panel="Counts, batches and delays", show_default=False, **options)
 
 
 def _column_of(role: str, holds: str) -> Any:
@@ -120,6 +120,17 @@ def _reading_options(
         _of_log("Whether a row is what an arm got in a period (pulls, and successes or a sum), and not one pull."),
     ] = None,
     batch_by: Annotated[BatchBy | None, _of_log("Make a batch of the pulls of each hour, day, week or month.")] = None,
+    delay: Annotated[
+        int | None, _of_log("How many rows late the policy saw each reward (0), if the log has no column seen_at.")
+    ] = None,
+    seen_at_column: Annotated[
+        str | None,
+        _of_log("Name of the column with the time or step at which the reward had arrived.", "--seen-at-column", metavar="NAME"),
+    ] = None,
+    policy_reward_column: Annotated[
+        str | None,
+        _of_log("Name of the column that the policy learned from, if not the reward.", "--policy-reward", metavar="NAME"),
+    ] = None,
     pulls_column: _column_of("pulls", "the pulls: users, impressions, ...") = None,  # pyright: ignore  (what typer reads)
     sum_column: _column_of("sum", "the sum of the rewards") = None,  # pyright: ignore
     successes_column: _column_of("successes", "the successes: conversions, clicks, ...") = None,  # pyright: ignore

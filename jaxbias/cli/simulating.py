@@ -55,6 +55,7 @@ def simulate(
         list[int] | None, typer.Option(help="Choices made at once; give it once, or once for each batch.")
     ] = None,
     allocation: Annotated[Allocation | None, typer.Option(help="How a batch is divided among the arms (independent).")] = None,
+    delay: Annotated[int | None, typer.Option(help="How many steps late the policy sees each reward (0).")] = None,
     choose: Annotated[bool, typer.Option("--choose-largest", help="Also measure the bias of the largest sample mean.")] = False,
     seed: Seed = 0,
     as_json: Json = False,
@@ -71,7 +72,7 @@ def simulate(
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
     sizes = batch_size[0] if batch_size and len(batch_size) == 1 else batch_size or None
     run: dict[str, Any] = {"num_steps": steps, "progress": sys.stderr.isatty() and not quiet}
-    asked = {"batch_size": sizes, "allocation": allocation and str(allocation), "stop": rule}
+    asked = {"batch_size": sizes, "allocation": allocation and str(allocation), "stop": rule, "delay": delay}
     run |= {name: value for name, value in asked.items() if value is not None}
     with spread_over(processes) as answers:
         reported: dict[str, Any] = {"choose": "largest"} if choose else {}
@@ -85,6 +86,7 @@ def simulate(
             settings = settings_of(policy, *problem[:2])
             settings |= {"mean": mean, "steps": steps, "trials": trials, "seed": seed, "version": jb.__version__, **stopping}
             settings |= {} if sizes is None else {"batch_size": sizes, "allocation": run.get("allocation", "independent")}
+            settings |= {} if delay is None else {"delay": delay}
             typer.echo(report.to_json({**report.bias_document(summary), "settings": settings}))
         else:
             report.print_bias(summary, mean, note=f"The first {logged:,} trials are in {out}." if out else "")

@@ -48,7 +48,7 @@ def batched_ols(history: History, family: Family | None = None, *, level: float 
     >>> jb.batched_ols(history, family).mean.shape
     (2,)
     """
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     check_whole(checked, "batched_ols")
     if history.batch_sizes is None:
         raise ArgumentError("history.batch_sizes", None, "the sizes of the batches in which arms were chosen at once")
@@ -90,8 +90,8 @@ def _by_batch(history: History, known: Any, control: Any) -> ByBatch:
 
 
 def _one(history: History, known: Any, control: Any) -> ByBatch:
-    seen, num_arms = history.seen_steps, history.num_arms
-    assert seen is not None
+    assert history.seen_steps is not None
+    seen, num_arms = history.seen_steps.number, history.num_arms
     assert history.batch_sizes is not None
     batch = jnp.cumsum(jnp.asarray(seen == jnp.arange(len(seen)))) - 1
     cells = (len(history.batch_sizes), num_arms)

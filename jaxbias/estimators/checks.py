@@ -27,10 +27,13 @@ def check_family_of(history: History, family: Family | None) -> BaseFamily:
     return UNKNOWN_FAMILY if family is None else check_family(family, np.full(history.num_arms, INSIDE))
 
 
-def check_log(history: History, family: Family | None, level: float) -> tuple[History, BaseFamily]:
-    """The history as arrays and the family, with the rewards checked against the family where one is given."""
+def check_log(history: History, family: Family | None, level: float, two_rewards: bool = False) -> tuple[History, BaseFamily]:
+    """The history as arrays and the family, with the rewards checked against the family where one is given.
+
+    With `two_rewards`, the policy may have learned from another figure than the rewards.
+    """
     check_level(level)
-    checked, completed = check_history(history), check_family_of(history, family)
+    checked, completed = check_history(history, two_rewards), check_family_of(history, family)
     check_rewards(checked, completed)
     if not checked.squares_known and not completed.has_variance:
         allowed = "a standard deviation, as the counts have no sums of squares to estimate it from"

@@ -193,7 +193,7 @@ def compare(
         tried = {name: method for name, method in METHODS.items() if method.by_default}
         methods = [name for name, method in tried.items() if Need.BATCHES not in missing_needs(method, history)]
     check_methods(methods)
-    checked = check_history(history)
+    checked = check_history(history, two_rewards=True)
     question = dict(history=history, policy=policy, family=family, level=level, propensities=propensities)
     question |= dict(stop=stop, num_steps=num_steps, scale=scale, num_paths=num_paths)
     estimates, reasons, intervals = {}, {}, _Intervals(key, question, interval_paths)

@@ -39,7 +39,7 @@ def sample_mean(history: History, family: Family | None = None, *, level: float 
     >>> estimate.mean.tolist(), [round(float(end), 2) for end in estimate.upper]
     ([0.0, 1.5], [1.96, 2.89])
     """
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     return estimate_from_means("sample_mean", checked, completed, level)
 
 

@@ -37,6 +37,7 @@ def evaluate(
     batch_size: int | Sequence[int] | None = None,
     allocation: Literal["independent", "shares"] = "independent",
     stop: StoppingRule | None = None,
+    delay: int | Sequence[int] | None = None,
     num_paths: int = 1024,
     progress: Callable[[str], None] | None = None,
 ) -> Evaluation:
@@ -50,7 +51,7 @@ def evaluate(
         num_trials: how many logs are simulated.
         level: of the intervals.
         assumed: the family that the estimators are told, where that is another one, such as `Normal(sigma=None)`.
-        batch_size, allocation, stop: of the experiment, as in `simulate`.
+        batch_size, allocation, stop, delay: of the experiment, as in `simulate`.
         num_paths: that mean matching and others simulate for each log.
         progress: called with the name of each method before it runs.
 
@@ -69,7 +70,7 @@ def evaluate(
     names = _names(methods, batch_size is not None)
     held_out = any(Need.HELD_OUT in METHODS[name].needs for name in names)
     log_key, method_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
-    design: dict[str, Any] = dict(batch_size=batch_size, allocation=allocation, stop=stop)
+    design: dict[str, Any] = dict(batch_size=batch_size, allocation=allocation, stop=stop, delay=delay)
     logs = simulate(log_key, policy, family, mean, num_steps, num_trials, held_out=held_out, progress=False, **design)
     told = family if assumed is None else assumed
     known = TrueLogs.of(logs, np.asarray(mean, np.float64))

@@ -10,7 +10,7 @@ from jaxbias.logs.errors import LogError, join_names, quote
 from jaxbias.logs.notes import Note, NoteKind
 
 REQUIRED = ("arm", "reward")
-OPTIONAL = ("batch", "propensity", "time", "forced", "trial")
+OPTIONAL = ("batch", "propensity", "time", "forced", "trial", "seen_at", "policy_reward")
 NEEDED_OF_COUNTS = ("arm", "pulls", "sum", "successes")  # one of the last two
 OPTIONAL_OF_COUNTS = ("squares", "period", "forced", "trial", "weight")
 WEIGHTS = "weights"  # the key for how the names of columns of weights begin: p_A, p_B, ...

@@ -20,6 +20,7 @@ class Log:
         batch: (steps,), the batch of each pull.
         name: of the file; "standard input" or "the data frame" where there is none.
         periods: what each batch is called, in order, where they are dates or labels.
+        policy_reward: the column that the policy learned from, where that is not the reward.
         notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
         weights: (steps, arms), or (batches, arms) where there is one row for each batch: the logged probability of every arm; NaN
             in the row of a forced pull, or batch, without them.
@@ -34,6 +35,7 @@ class Log:
     name: str
     notes: tuple[Note, ...] = ()
     periods: tuple[str, ...] | None = None
+    policy_reward: str | None = None
     weights: np.ndarray | None = None
     unused: tuple[str, ...] = ()
     read_unused: Callable[[], dict[str, np.ndarray]] | None = dataclasses.field(default=None, compare=False, repr=False)

@@ -12,6 +12,7 @@ from jaxbias.history import History
 from jaxbias.logs.attaching import weights_of_counts, weights_of_file, weights_of_pulls
 from jaxbias.logs.columns import DATA_FRAME, Columns, read_frame
 from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
+from jaxbias.logs.delays import as_batch, check_delay_options, read_seen_at
 from jaxbias.logs.delimited import read_text
 from jaxbias.logs.errors import LogError
 from jaxbias.logs.files import open_file
@@ -21,7 +22,7 @@ from jaxbias.logs.log import Log
 from jaxbias.logs.notes import Note, NoteKind
 from jaxbias.logs.parquet import read_parquet
 from jaxbias.logs.periods import batch_by_time, check_unit, read_batch
-from jaxbias.logs.values import read_forced, read_propensity, read_rewards, sort_by_time
+from jaxbias.logs.values import read_forced, read_policy_rewards, read_propensity, read_rewards, sort_by_time
 from jaxbias.logs.weights_file import WantedWeights
 
 
@@ -37,11 +38,15 @@ def read_log(
     counts: bool | None = None,
     batch_by: Literal["hour", "day", "week", "month"] | None = None,
     weights: Any = None,
+    delay: int | None = None,
 ) -> Log:
     """Reads a log: one pull a row, with the columns arm and reward, and batch, propensity, time, forced and trial if it has them.
 
     Where the probability of every arm was recorded, it may be in columns p_A, p_B, ..., named like the arms with p_ before them,
     or by period in a second file. Of the first pulls, which count as forced otherwise, those with such weights count as choices.
+
+    Also seen_at, when the reward of the row had arrived, in the units of the column time or step: rows that are later had seen
+    it, and it is empty where none had; and policy_reward, what the policy learned from where that is not the reward.
 
     Rows are sorted by the column time, or if there is none by the column step. The arms are the labels in the rows that are read:
     categories in their order, numbers by value, other labels alphabetically; or `arms`. Columns are found by their exact names,
@@ -66,6 +71,7 @@ def read_log(
             itself are in columns p_ and the label of each arm; `columns={"weights": "prob_"}` if they begin with something else,
             and "" to ignore them. Counts may also have the weight of each row's arm in a column weight.
         batch_by: make a batch of the pulls of each hour, day, week or month of the column time, in UTC where it has an offset.
+        delay: how many rows late the policy saw each reward, in place of a column seen_at; 0 where the next choice had seen it.
 
     A batch is a number, a date, or any label; batches are in order of time.
 
@@ -82,6 +88,7 @@ def read_log(
     renames, labels = check_renames(columns, bool(counts)), check_arms(arms)
     check_counts_options(counts, first, batch_by)
     check_unit(batch_by)
+    check_delay_options(delay, counts)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1):
         raise ArgumentError("first", first, "an integer, 1 or more")
     found, name = _read_columns(source, Wanted(renames, counts), separator, decimal)
@@ -96,7 +103,7 @@ def read_log(
     else:
         found = _first_rows(sort_by_time(choose_trial(found, trial), decimal), first)
         found = found if counts is False else refuse_counts(found, decimal)
-        log = weights_of_pulls(_make_log(found, decimal, labels, name, batch_by), found, decimal, named)
+        log = weights_of_pulls(_make_log(found, decimal, labels, name, batch_by, delay), found, decimal, named)
         if not (hasattr(source, "read") or (isinstance(source, str) and source == "-")):
             again = partial(_read_unused, source, renames, separator=separator, decimal=decimal, trial=trial, first=first)
             log = dataclasses.replace(log, read_unused=again)
@@ -160,12 +167,26 @@ def _first_rows(columns: Columns, first: int | None) -> Columns:
     return columns._replace(frame=columns.frame.iloc[:first])
 
 
-def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: str, batch_by: str | None) -> Log:
+def _make_log(
+    columns: Columns, decimal: str, labels: list[str] | None, name: str, batch_by: str | None, delay: int | None
+) -> Log:
     arms, labels_found = read_arms(columns, labels)
     rewards, forced = read_rewards(columns, decimal), read_forced(columns)
     batch, periods = read_batch(columns, decimal) if batch_by is None else batch_by_time(columns, batch_by)
+    seen_at = read_seen_at(columns, decimal, delay, batch)
+    if (by_arrival := as_batch(seen_at)) is not None:
+        batch, seen_at = by_arrival, None
+    history = History(
+        arms=arms,
+        rewards=rewards,
+        num_arms=len(labels_found),
+        forced=forced,
+        policy_rewards=read_policy_rewards(columns, decimal),
+        batch_sizes=_sizes(batch),
+        seen_at=seen_at,
+    )
     return Log(
-        history=History(arms=arms, rewards=rewards, num_arms=len(labels_found), forced=forced, batch_sizes=_sizes(batch)),
+        history=history,
         labels=labels_found,
         propensity=read_propensity(columns, decimal, arms, forced, batch),
         batch=batch,
@@ -173,6 +194,7 @@ def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: st
         notes=tuple(columns.notes),
         periods=periods,
         unused=columns.unused,
+        policy_reward=columns.names.get("policy_reward"),
     )
 
 

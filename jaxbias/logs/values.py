@@ -61,6 +61,15 @@ def read_rewards(columns: Columns, decimal: str) -> np.ndarray:
     return np.array(numbers.values)  # a copy, so that the other columns can be freed
 
 
+def read_policy_rewards(columns: Columns, decimal: str) -> np.ndarray | None:
+    """What the policy learned from, where that is not the reward."""
+    if "policy_reward" not in columns.frame:
+        return None
+    values = to_numbers(columns.frame["policy_reward"], decimal).values
+    refuse_rows(columns, "policy_reward", ~np.isfinite(values), "a finite number")
+    return np.array(values)
+
+
 def read_forced(columns: Columns) -> np.ndarray | None:
     """Which pulls were forced."""
     if "forced" not in columns.frame:

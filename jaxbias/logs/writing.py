@@ -21,7 +21,8 @@ def check_log_path(out: Path) -> None:
 
 
 def write_log(history: "History", out: Path, labels: Sequence[str] | None = None) -> None:
-    """Writes trial, step, arm and reward, one pull per row; of batches also which, and whether the pull was forced.
+    """Writes trial, step, arm and reward, one pull per row; of batches also which, and whether the pull was forced;
+    of late rewards the step that `seen_at` has.
 
     The file is written completely or not at all. Steps after a trial was stopped are left out.
 
@@ -61,6 +62,9 @@ def _frame(history: "History", labels: Sequence[str] | None) -> Any:
     if history.batch_sizes is not None:
         batch = np.repeat(np.arange(len(history.batch_sizes)), history.batch_sizes)
         columns["batch"] = np.broadcast_to(batch, arms.shape).ravel()
+        columns["forced"] = np.asarray(history.forced_steps).ravel().astype(int)
+    if history.seen_at is not None:
+        columns["seen_at"] = np.broadcast_to(np.asarray(history.seen_at), arms.shape).ravel()
         columns["forced"] = np.asarray(history.forced_steps).ravel().astype(int)
     frame = pd.DataFrame(columns)
     if history.lengths is None:

@@ -99,6 +99,7 @@ _ALL = (
     Setting("counts", Owner.READING, Kind.FLAG),
     Setting("batch_by", Owner.READING, Kind.CHOICE, BatchBy),
     Setting("weights", Owner.READING, Kind.TEXT),
+    Setting("delay", Owner.READING, Kind.NUMBER),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),
     Setting("title", Owner.DESCRIPTION, Kind.TEXT),
@@ -112,7 +113,7 @@ def names_of(owner: Owner) -> tuple[str, ...]:
     """The settings that belong to something.
 
     >>> names_of(Owner.READING)
-    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by', 'weights')
+    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by', 'weights', 'delay')
     """
     return tuple(setting.name for setting in _ALL if setting.owner is owner)
 

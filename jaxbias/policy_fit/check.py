@@ -113,7 +113,7 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     <Verdict.IMPOSSIBLE: 'impossible'>
     """
     policy = check_policy(policy, history.num_arms)
-    history = check_history(history)
+    history = check_history(history, two_rewards=True)
     if history.arms.ndim != 1:
         raise ArgumentError("history", history, "one log", problem=f"has arms of shape {history.arms.shape}")
     steps = np.flatnonzero(~np.asarray(history.forced_steps))
@@ -163,7 +163,7 @@ def explains(arms: np.ndarray, log_probs: np.ndarray) -> bool:
 def _check_shares(history: History, steps: np.ndarray, arms: np.ndarray, probs: np.ndarray) -> PolicyFit:
     """A batch that was shared out has as many pulls of each arm as its share, rounded up or down in whatever way."""
     seen = history.seen_steps
-    batch = np.zeros(len(steps), int) if seen is None else np.unique(seen[steps], return_inverse=True)[1]
+    batch = np.zeros(len(steps), int) if seen is None else np.unique(seen.number[steps], return_inverse=True)[1]
     chosen = (arms[:, None] == np.arange(probs.shape[1])).astype(float)
     counts, shares = (_by_batch(batch, part) for part in (chosen, probs))
     off = np.abs(counts - shares) >= 1 + ROUNDING * shares.sum(axis=1, keepdims=True)

@@ -63,7 +63,7 @@ def fit_settings(history: History, policy: Policy, names: Sequence[str] = ("tau"
     """
     check_level(level)
     check_policy(policy, history.num_arms)
-    history = check_history(history)
+    history = check_history(history, two_rewards=True)
     if history.arms.ndim != 1:
         raise ArgumentError("history", history, "one log", problem=f"has arms of shape {history.arms.shape}")
     ranges = {name: _range(history, policy, name) for name in names}
@@ -103,7 +103,7 @@ def _totals(history: History, policy: Any, name: str, values: np.ndarray) -> np.
 def _log_probs_at(history: History, policy: Any, values: Float[Array, " values"], name: str) -> Float[Array, " values"]:
     def total(value: Array) -> Array:
         here = with_setting(policy, name, value)
-        steps = (history.arms, history.rewards, history.forced_steps, history.num_arms, history.seen_steps)
+        steps = (history.arms, history.learned_from, history.forced_steps, history.num_arms, history.seen_steps)
         chosen = selection_log_probs(here, *steps)
         return jnp.sum(jnp.minimum(chosen, 0))  # with little noise, rounding alone would make some of them positive
 

@@ -16,6 +16,8 @@ def warnings_of(analysis: Analysis) -> list[str]:
 
 def describe_assumption(assumption: Assumption, labels: Sequence[str]) -> str:
     """One assumption as a sentence."""
+    if assumption.of_reward:
+        return f"Of the reward of the question: {describe_assumption(assumption._replace(of_reward=False), labels)}"
     match assumption.kind:
         case Assumed.BERNOULLI:
             return "The family was not given; every reward is 0 or 1, so Bernoulli."

@@ -69,6 +69,8 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "fitted": {name: value._asdict() for name, value in analysis.fitted.items()},
         "not_applicable": {name: why.describe(name_of) for name, why in analysis.comparison.reasons.items()},
         "influence": analysis.influence and _influence_document(analysis.influence, labels),
+        "policy_reward": analysis.policy_reward and analysis.policy_reward._asdict(),
+        "delays": analysis.delays and analysis.delays._asdict(),
         "level": analysis.comparison.level,
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),

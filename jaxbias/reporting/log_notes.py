@@ -65,5 +65,8 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
         f"Columns {join_names(map(quote, columns))} were not read as weights: no arm is called like what follows p_."
     ),
     NoteKind.WEIGHTS_SAY_CHOSEN: _said_chosen,
+    NoteKind.NEVER_SEEN: lambda count: (
+        f"{_count(count, 'reward has', 'rewards have')} no time of arrival: no choice had seen {'it' if count == 1 else 'them'}."
+    ),
     NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
 }

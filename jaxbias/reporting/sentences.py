@@ -10,6 +10,7 @@ from jaxbias.policy_fit.check import PolicyFit, Verdict
 from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, policy_title, quote
+from jaxbias.reporting.late_and_second import delay_sentence, policy_reward_sentence
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.statuses import doubt_sentence
 from jaxbias.reporting.weights import DO_NOT_RELY, not_given_sentence, ratio_sentence, weights_sentences
@@ -20,8 +21,8 @@ NOT_TRUSTED = "Do not rely on results that use the policy."
 def sentences(analysis: Analysis, name_of: NameOf = str) -> list[str]:
     """What the analysis found; `name_of` says how the reader calls an argument of the library."""
     found = [fit_sentence(analysis), *cause_sentences(analysis.causes, name_of)]
-    found += [recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
-    found += weights_sentences(analysis)
+    found += [delay_sentence(analysis), policy_reward_sentence(analysis), recommendation_sentence(analysis)]
+    found += [best_sentence(analysis), bias_sentence(analysis), *weights_sentences(analysis)]
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
     return [sentence for sentence in found if sentence]
 

@@ -105,7 +105,7 @@ def _run_group(
 
 
 def _one_batch(problem: Problem, allocation: str, around: Array | None, words: Array, sums: Sums, batch: Batch) -> Sums:
-    policy, family, mean, stop = problem
+    policy, family, mean, stop = problem[:4]
     choice, reward_key, square_key = (step_key(words, batch.number * PURPOSES + purpose) for purpose in range(PURPOSES))
     state = ArmStatistics(pulls=sums.pulls.astype(jnp.int32), total=sums.total)
     chosen = jnp.zeros_like(mean)

@@ -1,5 +1,6 @@
-"""Paths: simulated trials like a given log, forced where it was, in its batches, stopped by its rule."""
+"""Paths: simulated trials like a given log, forced where it was, in its batches or with its delays, stopped by its rule."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -7,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.arrivals import Arrivals, arrivals_of
+from jaxbias._core.errors import ArgumentError
 from jaxbias._core.settings import settings
-from jaxbias.history import History
-from jaxbias.policies import ArmStatistics, BasePolicy, Policy, complete_policy
+from jaxbias.history import History, seen_by_batch
+from jaxbias.policies import ArmStatistics, BasePolicy, Policy, StatisticsPolicy, complete_policy
 from jaxbias.rewards import Family, Normal, UnknownSigma, at_arm, complete_family
 from jaxbias.simulation.batches import can_batch, run_batches
 from jaxbias.simulation.steps import (
@@ -28,22 +31,32 @@ BATCHED_AT_ONCE = 2**11  # likewise where whole batches are drawn at once, which
 
 
 class Design(NamedTuple):
-    """What stays the same when an experiment is run again: the forced steps and their arms, the batches, the stopping rule."""
+    """What stays the same when an experiment is run again: the forced steps and their arms, the batches or delays, the rule."""
 
     arms: Int[Array, " steps"]
     forced: Bool[Array, " steps"]
     batching: Batching = ONE_BY_ONE
     stop: Any = None
 
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """What each choice has seen, where that is not all before it."""
+        if self.batching.seen_at is not None:
+            return arrivals_of(self.batching.seen_at)
+        sizes = self.batching.batch_sizes
+        return None if sizes is None else Arrivals(seen_by_batch(sizes))
+
 
 def design_of(history: History, stop: StoppingRule | None = None, num_steps: int | None = None) -> Design:
     """The design of one log. Where a rule stopped it early: beyond its end nothing is forced, and batches are as large as its
     largest."""
+    if history.seen_at is not None and stop is not None:
+        raise ArgumentError("stop", stop, "None for a log whose rewards came late")
     more, sizes = (num_steps or history.num_steps) - history.num_steps, history.batch_sizes
     if sizes is not None and more:
         whole, rest = divmod(more, max(sizes))
         sizes = (*sizes, *(max(sizes),) * whole, *((rest,) if rest else ()))
-    batching = Batching(batch_sizes=sizes, allocation=history.allocation)
+    batching = Batching(batch_sizes=sizes, allocation=history.allocation, seen_at=history.seen_at)
     return Design(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), batching, stop)
 
 
@@ -214,12 +227,18 @@ def _follow(
     means: Float[Array, "paths arms"] | None = None,
 ) -> tuple[Any, ArmStatistics, History | None]:
     """Paths of a design: their states at the end, what each arm has, and all steps if they are to be recorded."""
+    policy, kept = problem.policy, False
+    if isinstance(policy, Scored | Squared) and design.batching.seen_at is not None:
+        kept = True  # of every pull, and not only of those that the policy has seen
+        accounts = dataclasses.replace(policy, policy=StatisticsPolicy())
+        problem = problem._replace(policy=policy.policy, accounts=accounts)
     steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
     start = start_trials(problem, design.batching, words.shape[-1])
     emit = (lambda _, outcome: (outcome.arm, outcome.reward)) if record else lambda *_: None
     progress, recorded = run_trials(problem, words, start, steps, emit=emit, means=means)
+    state = progress.accounts if kept else progress.state
     if not record:
-        return progress.state, statistics_of(progress), None
+        return state, statistics_of(progress), None
     arms, rewards = (leaf.T for leaf in recorded)
     history = History(
         arms=arms,
@@ -229,8 +248,9 @@ def _follow(
         lengths=progress.length,
         batch_sizes=design.batching.batch_sizes,
         allocation=design.batching.allocation,
+        seen_at=design.batching.seen_at,
     )
-    return progress.state, statistics_of(progress), history
+    return state, statistics_of(progress), history
 
 
 class Steps(NamedTuple):

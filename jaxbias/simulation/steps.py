@@ -2,7 +2,8 @@
 
 Trials are the last axis of everything inside the loop, so that the machine's vectors run along trials and not along arms.
 
-A step of a batch is chosen from the policy state at the start of the batch. A trial that a rule has stopped stays as it is.
+A step of a batch is chosen from the policy state at the start of the batch. With delays, the state is that after the rewards
+which have arrived; the others are pending. A trial that a rule has stopped stays as it is.
 """
 
 import dataclasses
@@ -14,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.arrivals import Schedule, schedule_of
 from jaxbias._core.layout import materialize, trials_minor
 from jaxbias._core.randomness import step_key
 from jaxbias.policies import ArmStatistics, BasePolicy, StatisticsPolicy
 from jaxbias.rewards import at_arm
+from jaxbias.simulation.pending import Pending, arrive, nothing_pending, wait
 
 PURPOSES = 3  # random numbers of a step: the choice, the reward, the held-out reward
 
@@ -30,19 +33,30 @@ class Batching:
     Fields:
         batch_sizes: how many arms are chosen at once in each batch; None where every choice sees all rewards before it.
         allocation: "independent" or "shares".
+        seen_at: as in `History`, where rewards come late in another way than in batches.
     """
 
     batch_sizes: tuple[int, ...] | None = None
     allocation: str = "independent"
+    seen_at: tuple[int, ...] | None = None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Where pending rewards are kept, with delays."""
+        return None if self.seen_at is None else schedule_of(self.seen_at)
 
 
 class Problem(NamedTuple):
-    """What is simulated."""
+    """What is simulated.
+
+    `accounts` is updated by every reward when its arm is pulled, whenever the policy sees it.
+    """
 
     policy: BasePolicy
     family: Any
     mean: Float[Array, " arms"]
     stop: Any = None
+    accounts: BasePolicy | None = None
 
     def for_steps(self, num_steps: int) -> "Problem":
         """With the policy in the form it prefers when the numbers of steps and arms are known."""
@@ -57,6 +71,8 @@ class Progress(NamedTuple):
         statistics: pulls and sums, where that state is something else.
         seen: in a batch, what its choices are made from.
         length: the steps taken, where a rule may stop the trial, and `stopped`, whether it has.
+        pending: with delays, the rewards that have not arrived; the state is without them.
+        accounts: the state of those of the problem.
     """
 
     state: Any
@@ -64,6 +80,8 @@ class Progress(NamedTuple):
     seen: Any = None
     length: Int[Array, "*trials"] | None = None
     stopped: Bool[Array, "*trials"] | None = None
+    pending: Pending | None = None
+    accounts: Any = None
 
 
 class Outcome(NamedTuple):
@@ -90,6 +108,9 @@ class Step(NamedTuple):
         arm, forced: an arm, and whether it is pulled whatever the policy says (True: at every step); None where it chooses.
         first, last: whether a batch begins or ends here; None without batches.
         free: how many arms of the batch the policy chooses, where they are shared out.
+        slot: with delays, where the reward is kept until it arrives, and `arrived`, `until`: how many rewards have arrived
+            before the step and after it.
+        schedule: of the arrivals.
     """
 
     number: Int[Array, "*steps"]
@@ -98,6 +119,10 @@ class Step(NamedTuple):
     first: Any = None
     last: Any = None
     free: Any = None
+    slot: Any = None
+    arrived: Any = None
+    until: Any = None
+    schedule: Schedule | None = None
 
 
 NOTHING_ELSE, ONE_BY_ONE = Extras(), Batching()
@@ -109,6 +134,12 @@ def make_steps(
 ) -> Step:
     """All steps of a trial, with the arms that are forced."""
     steps = Step(number=jnp.arange(num_steps), arm=arms, forced=forced)
+    schedule = batching.schedule
+    if schedule is not None:
+        until = np.asarray(schedule.until, np.int32)
+        before = jnp.asarray(np.append(np.int32(0), until[:-1]))
+        slot = jnp.asarray(schedule.slot, jnp.int32)
+        return steps._replace(slot=slot, arrived=before, until=jnp.asarray(until), schedule=schedule)
     if batching.batch_sizes is None:
         return steps
     sizes = np.asarray(batching.batch_sizes)
@@ -124,13 +155,16 @@ def make_steps(
 def start_trials(problem: Problem, batching: Batching, size: int) -> Progress:
     """So many trials before their first step."""
     num_arms = problem.mean.shape[0]
-    state = problem.policy.init(num_arms)
+    state, schedule = problem.policy.init(num_arms), batching.schedule
+    in_state = problem.policy.keeps_statistics and schedule is None
     progress = Progress(
         state=state,
-        statistics=None if problem.policy.keeps_statistics else StatisticsPolicy().init(num_arms),
+        statistics=None if in_state else StatisticsPolicy().init(num_arms),
         seen=None if batching.batch_sizes is None else _nothing_seen(problem, batching, state),
         length=None if problem.stop is None else jnp.zeros((), jnp.int32),
         stopped=None if problem.stop is None else jnp.zeros((), bool),
+        pending=None if schedule is None else nothing_pending(problem.family, problem.mean, schedule),
+        accounts=problem.accounts and problem.accounts.init(num_arms),
     )
     return jax.tree.map(
         lambda leaf: trials_minor(jnp.broadcast_to(leaf, (size, *leaf.shape))), jax.tree.map(jnp.asarray, progress)
@@ -181,7 +215,7 @@ def _step(
     problem: Problem, extras: Extras, opening: bool, words: Array, progress: Progress, step: Step
 ) -> tuple[Progress, Outcome]:
     """One step of one trial."""
-    policy, family, mean, stop = problem
+    policy, family, mean, stop, accounts = problem
     num_arms = mean.shape[0]
     step = step._replace(arm=step.number, forced=True) if opening else step
     choice, reward_key, held_out_key = (step_key(words, step.number * PURPOSES + purpose) for purpose in range(PURPOSES))
@@ -192,11 +226,20 @@ def _step(
     second = family.sample(held_out_key, mean) if extras.held_out else None
     # Without the barrier XLA draws the random numbers anew for each of the arrays that use them.
     arm, reward = materialize((arm.astype(jnp.int32), reward))
-    state = jax.tree.map(_as_before, policy.update_after(draws, progress.state, arm, reward), progress.state)
+    if step.schedule is None:
+        state = jax.tree.map(_as_before, policy.update_after(draws, progress.state, arm, reward), progress.state)
+        pending = None
+    else:
+        assert progress.pending is not None
+        pending = wait(progress.pending, step.slot, arm, reward)
+        state = arrive(policy, progress.state, pending, step.schedule, step.arrived, step.until)
+    if accounts is not None:
+        kept = accounts.update(progress.accounts, arm, reward)
+        progress = progress._replace(accounts=jax.tree.map(_as_before, kept, progress.accounts))
     statistics = progress.statistics and StatisticsPolicy().update(progress.statistics, arm, reward)
     if step.free is not None:
         seen = _take_one(seen, arm, step.forced)
-    after = progress._replace(state=state, statistics=statistics, seen=seen)
+    after = progress._replace(state=state, statistics=statistics, seen=seen, pending=pending)
     outcome = Outcome(arm=arm, reward=reward, held_out=second, draws=draws)
     if stop is None:
         return after, outcome

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, PRNGKeyArray, UInt
 
+from jaxbias._core.arrivals import batches_of, delayed, is_immediate
 from jaxbias._core.chunks import Firsts, split_trials, trials_at_once
 from jaxbias._core.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias._core.errors import ArgumentError
@@ -56,6 +57,7 @@ def simulate(
     batch_size: int | Sequence[int] | None = None,
     allocation: Literal["independent", "shares"] = "independent",
     stop: StoppingRule | None = None,
+    delay: int | Sequence[int] | None = None,
     chunk_size: int | None = None,
     progress: bool = True,
 ) -> History:
@@ -76,6 +78,8 @@ def simulate(
             pulls of each arm as its share of the batch, rounded up or down so that it is right on average.
         stop: a rule that ends a trial, such as `StopAtDifference`: a function from the pulls and sums to whether to stop. It is
             asked after every step, or batch. `num_steps` is then the most steps, and `history.lengths` has how many were taken.
+        delay: how many steps each reward comes late, one number or one for each step: the next `delay` choices have not seen it.
+            With 0 the next choice has. The delays do not depend on the arm or the reward.
         chunk_size: trials simulated at once on each device; it changes the memory needed and not one bit of the result.
         progress: show a progress bar when it takes more than a few seconds.
 
@@ -88,7 +92,7 @@ def simulate(
     ((5,), [0, 1])
     """
     root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop)
-    batching = make_batching(batch_size, allocation, num_steps)
+    batching = make_batching(batch_size, allocation, num_steps, delay, stop)
     if keep_draws and allocation == "shares":
         raise ArgumentError("keep_draws", True, lambda name: f"False where {name('allocation')} is 'shares', which draws nothing")
     if keep_draws and not problem.policy.records_draws:
@@ -115,6 +119,7 @@ def simulate(
         lengths=lengths,
         batch_sizes=batching.batch_sizes,
         allocation=batching.allocation,
+        seen_at=batching.seen_at,
     )
 
 
@@ -151,10 +156,18 @@ def opened_steps(num_steps: int, num_arms: int, batching: Batching) -> Step:
     return steps._replace(forced=None)
 
 
-def make_batching(batch_size: int | Sequence[int] | None, allocation: str, num_steps: int) -> Batching:
-    """The batches, as many as there are steps for."""
+def make_batching(
+    batch_size: int | Sequence[int] | None,
+    allocation: str,
+    num_steps: int,
+    delay: int | Sequence[int] | None = None,
+    stop: Any = None,
+) -> Batching:
+    """The batches, as many as there are steps for, or the delays."""
     if allocation not in ALLOCATIONS:
         raise ArgumentError("allocation", allocation, "'independent' or 'shares'")
+    if delay is not None:
+        return _make_delays(delay, batch_size, allocation, num_steps, stop)
     if batch_size is None:
         if allocation != "independent":
             raise ArgumentError("allocation", allocation, lambda name: f"'independent' without {name('batch_size')}")
@@ -171,6 +184,22 @@ def make_batching(batch_size: int | Sequence[int] | None, allocation: str, num_s
                 "batch_size", list(sizes), lambda name: f"sizes of 1 or more that sum to {name('num_steps')}, {num_steps}"
             )
     return Batching(batch_sizes=sizes, allocation=allocation)
+
+
+def _make_delays(delay: Any, batch_size: Any, allocation: str, num_steps: int, stop: Any) -> Batching:
+    if batch_size is not None:
+        raise ArgumentError("delay", delay, lambda name: f"None with {name('batch_size')}")
+    seen_at = delayed(delay, num_steps)
+    if is_immediate(seen_at):
+        return make_batching(None, allocation, num_steps)
+    sizes = batches_of(seen_at)
+    if sizes is not None:
+        return Batching(batch_sizes=sizes, allocation=allocation)
+    if allocation != "independent":
+        raise ArgumentError("allocation", allocation, lambda name: f"'independent' with {name('delay')}")
+    if stop is not None:
+        raise ArgumentError("delay", delay, lambda name: f"None with {name('stop')}")
+    return Batching(seen_at=seen_at)
 
 
 def prepare(

@@ -165,7 +165,8 @@ def test_sources_that_are_none(source):
     [
         (
             {"columns": {"arms": "x"}},
-            "columns has the key 'arms'; the keys it may have are arm, reward, batch, propensity, time, forced, trial, weights",
+            "columns has the key 'arms'; the keys it may have are arm, reward, batch, propensity, time, forced, trial, "
+            "seen_at, policy_reward, weights",
         ),
         ({"columns": {"arm": ""}}, "columns['arm'] is empty; it must be the name of a column"),
         ({"arms": []}, "arms is []; it must be a list of labels, all different"),

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import jaxbias as jb
+from jaxbias._core.arrivals import Arrivals
 from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
 from jaxbias.estimators.conditional_mle.record import condensed_record_of, record_of
 from jaxbias.estimators.conditional_mle.weighted_samples import moments_at
@@ -140,7 +141,7 @@ def brute_force_batched(policy, arms, seen, mean, points=12):
     weights = np.prod(np.array(list(itertools.product(weight / weight.sum(), repeat=looked_at))), axis=1)
     values = np.concatenate([noise, np.zeros((len(noise), len(arms) - looked_at))], axis=1) + mean[arms]
     forced = jnp.arange(len(arms)) < len(mean)
-    score = lambda row: selection_log_probs(policy, jnp.asarray(arms), row, forced, len(mean), seen).sum()
+    score = lambda row: selection_log_probs(policy, jnp.asarray(arms), row, forced, len(mean), Arrivals(seen)).sum()
     density = np.exp(np.asarray(jax.jit(jax.vmap(score))(jnp.asarray(values, float)), float)) * weights
     total = values @ np.eye(len(mean))[arms]
     expected = density @ total / density.sum()

@@ -81,8 +81,8 @@ def _recorded_draws(history: History, policy: BasePolicy) -> Float[Array, "*tria
         raise ArgumentError("given_draws", True, f"False with {policy_name(policy)}: only Thompson records posterior draws")
     if history.draws is None:
         raise ArgumentError("history.draws", None, "recorded where given_draws is True, as by simulate(..., keep_draws=True)")
-    if history.batch_sizes is not None:
-        raise ArgumentError("given_draws", True, "False for a log with batches, so that the draws are integrated out")
+    if history.seen_steps is not None:
+        raise ArgumentError("given_draws", True, "False for a log with batches or delays, so that the draws are integrated out")
     expected = (*history.arms.shape, history.num_arms)
     if history.draws.shape != expected:
         allowed = f"of shape {expected}, one draw for each step and arm"

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxbias.history import History, seen_by_batch
-from jaxbias.likelihood import Choices, choices_made, statistics_before
+from jaxbias.likelihood import Choices, by_arrival, choices_made, statistics_before
 
 NO_PULL = 1e-8  # pulls, where there is none: what it adds to a variance is lost in the rounding of float32
 
@@ -74,13 +74,14 @@ class Record(NamedTuple):
 
 
 def record_of(history: History) -> Record:
-    """One trial, with one step for each pull."""
-    arms, forced = history.arms, history.forced_steps
-    if history.batch_sizes is None:
+    """One trial, with one step for each pull, in the order in which the rewards arrived."""
+    arms, forced, seen = history.arms, history.forced_steps, history.seen_steps
+    if seen is None:
         choices = Choices(arm=arms, number=1 - forced.astype(jnp.int32))
     else:
-        choices = Choices(arm=None, number=choices_made(arms, forced, history.num_arms, history.seen_steps))
-    return _with_pulls(arms, history.rewards, jnp.ones_like(arms), choices, history.num_arms)
+        choices = Choices(arm=None, number=choices_made(arms, forced, history.num_arms, seen))
+    arms, rewards = by_arrival(seen, arms, history.rewards)
+    return _with_pulls(arms, rewards, jnp.ones_like(arms), choices, history.num_arms)
 
 
 def condensed_record_of(history: History) -> Record:

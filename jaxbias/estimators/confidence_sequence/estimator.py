@@ -86,7 +86,7 @@ def confidence_sequence(
     >>> estimate.diagnostics["lower_by_step"].shape
     (100, 2)
     """
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     check_whole(checked, "confidence_sequence")
     if trajectory or bounds is not None:
         check_order(checked, "confidence_sequence with a trajectory or bounds")

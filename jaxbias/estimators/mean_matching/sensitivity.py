@@ -30,7 +30,7 @@ from jaxbias.estimators.estimate import Estimate, moves_with_shift, shift_exactl
 from jaxbias.estimators.mean_matching.matching import Match, simulate_match
 from jaxbias.estimators.mean_matching.unknown_sigma import simulate_figures, simulate_with_sigma
 from jaxbias.estimators.sigma import figures_of, sigma_of_arm, spread_of
-from jaxbias.history import History, seen_by_batch
+from jaxbias.history import History
 from jaxbias.likelihood import choice_log_probs, reward_log_prob
 from jaxbias.rewards import Normal, UnknownSigma
 from jaxbias.simulation.paths import Design, Steps, average_pulled, design_of, simulate_paths, simulate_steps
@@ -163,8 +163,7 @@ def _score(
     numbers: list[Any], frame: Frame, which: tuple[int, ...], sampled: Any, mean: Array, steps: Steps, design: Design
 ) -> tuple[Float[Array, " settings"], Bool[Array, ""]]:
     """The derivative of one path's log-probability in the numbers, and whether the policy gave an arm no chance."""
-    sizes, num_arms = design.batching.batch_sizes, mean.shape[0]
-    seen = None if sizes is None else seen_by_batch(sizes)
+    num_arms, seen = mean.shape[0], design.arrivals
 
     def log_prob(moved: list[Array]) -> tuple[Array, Array]:
         changed = list(numbers)

@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxbias._core.arrivals import Arrivals
 from jaxbias._core.jit import compiled
-from jaxbias.likelihood import Seen, over_steps, selection_log_probs, statistics_before
+from jaxbias.likelihood import over_steps, selection_log_probs, statistics_before
 from jaxbias.policies import ArmStatistics, complete_policy
 
 ORDERS_AT_ONCE = 1024  # replayed together; one size, so that they are compiled once
+
+Starts = Int[np.ndarray, " steps"] | None  # the first step of the batch of each step
 
 
 def count_orders(arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray) -> int:
@@ -53,7 +56,7 @@ def all_orders(arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray) -> tup
 
 
 def log_weights(
-    policy: Any, stop: Any, arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray, num_arms: int, seen: Seen, dtype: Any
+    policy: Any, stop: Any, arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray, num_arms: int, seen: Starts, dtype: Any
 ) -> Float[np.ndarray, " orders"]:
     """The log-probability of each order's choices, with the forced steps of each; minus infinity for one that would have stopped
     early."""
@@ -70,7 +73,7 @@ def log_weights(
 
 
 def _by_states(
-    policy: Any, arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray, num_arms: int, seen: Seen, dtype: Any
+    policy: Any, arms: np.ndarray, rewards: np.ndarray, forced: np.ndarray, num_arms: int, seen: Starts, dtype: Any
 ) -> Float[np.ndarray, " orders"]:
     """Of a policy that looks at pulls and sums only: each of these is evaluated once, however many orders pass through it."""
     chosen = arms[..., None] == np.arange(num_arms)
@@ -99,7 +102,8 @@ def _log_probs(policy: Any, states: ArmStatistics) -> Array:
 def _replay(policy: Any, stop: Any, arms: Array, rewards: Array, forced: Array, num_arms: int, seen: Any) -> Array:
     def one(arms: Int[Array, " steps"], rewards: Float[Array, " steps"], forced: Bool[Array, " steps"]) -> Float[Array, ""]:
         before = None if seen is None else np.asarray(seen)
-        total = jnp.sum(selection_log_probs(policy, arms, rewards, forced, num_arms, before))
+        seen_before = None if before is None else Arrivals(before)
+        total = jnp.sum(selection_log_probs(policy, arms, rewards, forced, num_arms, seen_before))
         if stop is None:
             return total
         stops = jax.vmap(stop)(statistics_before(arms, rewards, num_arms))
@@ -108,7 +112,7 @@ def _replay(policy: Any, stop: Any, arms: Array, rewards: Array, forced: Array, 
     return jax.vmap(one)(arms, rewards, forced)
 
 
-def rule_looks(forced: Bool[Array, " steps"], seen: Seen) -> Bool[Array, " steps"]:
+def rule_looks(forced: Bool[Array, " steps"], seen: Starts) -> Bool[Array, " steps"]:
     """Before which steps a stopping rule looks: from the first choice of the policy on, and with batches where one begins."""
     looks = jnp.cumsum(~forced) > 0
     return looks if seen is None else looks & jnp.asarray(seen == np.arange(len(seen)))

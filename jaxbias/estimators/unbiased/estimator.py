@@ -23,7 +23,7 @@ from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
 from jaxbias.estimators.unbiased.orders import Question, Setup
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
-from jaxbias.history import History, check_order, check_unit_rewards, check_whole
+from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards, check_whole
 from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal
@@ -86,6 +86,7 @@ def unbiased(
     checked, completed = check_log(history, family, level)
     check_whole(checked, "unbiased")
     check_order(checked, "unbiased")
+    check_not_delayed(checked, "unbiased")
     own_policy = check_policy(policy, history.num_arms)
     check_unit_rewards(checked, own_policy)
     check_stop(stop, history.num_arms)
@@ -176,7 +177,8 @@ def _enumerate(logs: History, policy: Any, stop: Any) -> Averages:
     sizes = np.array([len(order[0]) for order in orders])
     all_arms, all_rewards = (np.concatenate(values) for values in zip(*orders, strict=True))
     all_forced = np.repeat(forced, sizes, axis=0)
-    weights = log_weights(policy, stop, all_arms, all_rewards, all_forced, logs.num_arms, logs.seen_steps, logs.rewards.dtype)
+    starts = logs.seen_steps and logs.seen_steps.number
+    weights = log_weights(policy, stop, all_arms, all_rewards, all_forced, logs.num_arms, starts, logs.rewards.dtype)
     opening = (np.cumsum(~all_forced, axis=1) == 0)[..., None] & (all_arms[..., None] == np.arange(logs.num_arms))
     first = np.einsum("osk,os->ok", opening, all_rewards) / np.maximum(opening.sum(axis=1), 1)
     ends = np.cumsum(sizes)
@@ -214,7 +216,7 @@ def _run(
 
 def _ask(log: History, sigma: Array | None) -> Question:
     """One log as the chains want it."""
-    seen, steps = log.seen_steps, np.arange(log.num_steps)
+    seen, steps = log.seen_steps and log.seen_steps.number, np.arange(log.num_steps)
     opening = _opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
     return Question(
         pulls=log.statistics.pulls,

@@ -15,7 +15,7 @@ from jaxbias.estimators.estimate import Estimate, Status, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.weighting.propensities import all_probabilities
 from jaxbias.history import History, by_trial, check_order, check_squares, check_whole
-from jaxbias.likelihood import statistics_before
+from jaxbias.likelihood import statistics_seen
 from jaxbias.policies import Policy
 from jaxbias.rewards import Bernoulli, Family
 
@@ -88,7 +88,7 @@ def adaptive_weighting(
         raise ArgumentError("scheme", scheme, "'constant' or 'two_point'")
     if not 0 <= floor_decay < 1:
         raise ArgumentError("floor_decay", floor_decay, "0 or more and below 1")
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     check_whole(checked, "adaptive_weighting")
     if not isinstance(completed, Bernoulli):
         check_squares(checked, "adaptive_weighting")
@@ -142,9 +142,7 @@ def _average(
     history: History, chances: Float[Array, "steps arms"], weights: Float[Array, "steps arms"], free: Bool[Array, "steps 1"]
 ) -> WeightedScores:
     chosen = history.arms[:, None] == jnp.arange(history.num_arms, dtype=history.arms.dtype)[None]
-    before = statistics_before(history.arms, history.rewards, history.num_arms).mean
-    if history.seen_steps is not None:
-        before = before[history.seen_steps]  # so that the order inside a batch does not matter
+    before = statistics_seen(history).mean  # so that the order inside a batch does not matter
     correction = (history.rewards[:, None] - before) / jnp.where(chosen, chances, 1)
     score = before + jnp.where(chosen, correction, 0)
     total = jnp.sum(weights, axis=0)

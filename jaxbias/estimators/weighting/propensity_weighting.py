@@ -70,7 +70,7 @@ def propensity_weighting(
     >>> estimate.diagnostics["largest_weight"].round().tolist()
     [1.0, 4.0]
     """
-    checked, completed = check_log(history, family, level)
+    checked, completed = check_log(history, family, level, two_rewards=True)
     check_whole(checked, "propensity_weighting")
     if not isinstance(completed, Bernoulli):
         check_squares(checked, "propensity_weighting")
