@@ -14,6 +14,7 @@ from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.candidates import evaluate_candidates
+from jaxbias.analysis.drift import find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
@@ -164,6 +165,9 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         distrust=_distrust(fit, recommended, comparison),
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
+        drift=find_drift(
+            jax.random.fold_in(key, 4), history, policy, family, estimate.mean, fit is not None and fit.fits, **request.ending
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxbias.analysis.drift import Drift
 from jaxbias.bias.at_given_means import ArmBias
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate, Status
@@ -224,6 +225,7 @@ class Analysis:
         distrust: the reasons not to trust the recommended figures; empty where there are none.
         key_words: the data of the random key.
         influence: the rows that move the recommended estimates most; None where that is not known.
+        drift: whether the means change over time; None where that was not checked.
     """
 
     log: Log
@@ -241,6 +243,7 @@ class Analysis:
     distrust: tuple[Distrust, ...]
     key_words: tuple[int, ...]
     influence: Influence | None = None
+    drift: Drift | None = None
 
     @property
     def estimate(self) -> Estimate:
