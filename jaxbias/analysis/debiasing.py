@@ -14,6 +14,7 @@ from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.candidates import evaluate_candidates
+from jaxbias.analysis.clusters import measure_clusters, widen
 from jaxbias.analysis.drift import find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
@@ -31,7 +32,7 @@ from jaxbias.logs import Log, read_log
 from jaxbias.policies import Policy, check_policy, complete_policy
 from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
-from jaxbias.rewards import Family, Normal, UnknownSigma
+from jaxbias.rewards import Family, Normal, UnknownSigma, complete_family
 from jaxbias.stopping import StoppingRule
 
 
@@ -142,6 +143,9 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
     comparison = _compare(comparison_key, log, policy, family, request)
+    clusters = None if log.cluster is None else measure_clusters(history.arms, history.rewards, log.cluster, history.num_arms)
+    if clusters is not None:
+        comparison = widen(comparison, clusters, complete_family(family).mean_range)
     evaluation = _evaluate(evaluation_key, history, policy, family, fit, comparison, request)
     recommended = recommend(comparison, policy, fit, evaluation)
     estimate = comparison.estimates[recommended.method]
@@ -165,6 +169,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         distrust=_distrust(fit, recommended, comparison),
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
+        clusters=clusters,
         drift=find_drift(
             jax.random.fold_in(key, 4), history, policy, family, estimate.mean, fit is not None and fit.fits, **request.ending
         ),

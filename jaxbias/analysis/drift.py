@@ -1,8 +1,8 @@
 """Do the arms' means change over time? A regression on time within each arm, judged by logs simulated without a change.
 
-A comparison of early and late rewards is itself biased in an adaptive log: an arm is pulled again because its rewards were high, and
-then falls back. So the null distribution is not the textbook's. It is simulated: the policy, at constant means, collected as the log
-was.
+A comparison of early and late rewards is itself biased in an adaptive log: an arm is pulled again because its rewards were high,
+and then falls back. So the null distribution is not the textbook's. It is simulated: the policy, at constant means, collected as
+the log was.
 """
 
 from functools import partial
@@ -75,8 +75,8 @@ def check_drift(
         z_k = sum (time - average time of k) reward / (sigma_k sqrt(sum (time - average time of k)^2)),
 
     and that of a common change the same with all arms together. Logs with constant means are simulated under the policy, and each
-    statistic is judged by its simulated average, spread and tails. The overall p-value is that of the smaller of two: of the sum of
-    the squared statistics, and of the common one. Time is the step; in batches, the first step of the batch.
+    statistic is judged by its simulated average, spread and tails. The overall p-value is that of the smaller of two: of the sum
+    of the squared statistics, and of the common one. Time is the step; in batches, the first step of the batch.
 
     Arguments:
         key: a `jax.random.key`.
@@ -140,9 +140,7 @@ def _slopes(arms: Array, rewards: Array, time: Array, num_arms: int, taken: Arra
 
 
 @partial(compiled, static=("size", "chunks"))
-def _simulate(
-    policy: Any, family: Any, mean: Array, design: Design, time: Array, root: Array, size: int, chunks: int
-) -> Slopes:
+def _simulate(policy: Any, family: Any, mean: Array, design: Design, time: Array, root: Array, size: int, chunks: int) -> Slopes:
     """The sums of logs with constant means."""
     num_arms, number = mean.shape[0], jnp.arange(time.shape[0])
 

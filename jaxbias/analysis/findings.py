@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxbias.analysis.clusters import Clusters
 from jaxbias.analysis.drift import Drift
 from jaxbias.bias.at_given_means import ArmBias
 from jaxbias.estimators.compare import Comparison
@@ -226,6 +227,7 @@ class Analysis:
         key_words: the data of the random key.
         influence: the rows that move the recommended estimates most; None where that is not known.
         drift: whether the means change over time; None where that was not checked.
+        clusters: how alike the rewards of a cluster are, for which the intervals were widened; None where none was named.
     """
 
     log: Log
@@ -244,6 +246,7 @@ class Analysis:
     key_words: tuple[int, ...]
     influence: Influence | None = None
     drift: Drift | None = None
+    clusters: Clusters | None = None
 
     @property
     def estimate(self) -> Estimate:

@@ -98,6 +98,9 @@ def _reading_options(
         _of_log("Whether a row is what an arm got in a period (pulls, and successes or a sum), and not one pull."),
     ] = None,
     batch_by: Annotated[BatchBy | None, _of_log("Make a batch of the pulls of each hour, day, week or month.")] = None,
+    cluster: Annotated[
+        str | None, _of_log("Column of users, or other clusters whose rewards may be alike: wider intervals.", metavar="NAME")
+    ] = None,
     pulls_column: _column_of("pulls", "the pulls: users, impressions, ...") = None,  # pyright: ignore  (what typer reads)
     sum_column: _column_of("sum", "the sum of the rewards") = None,  # pyright: ignore
     successes_column: _column_of("successes", "the successes: conversions, clicks, ...") = None,  # pyright: ignore

@@ -7,7 +7,7 @@ from jaxbias.logs.header import Wanted
 from jaxbias.logs.notes import Note
 
 DATA_FRAME = "the data frame"  # its name in messages
-LABELS = ("arm", "trial")  # columns of labels
+LABELS = ("arm", "trial", "cluster", "suspect_cluster")  # columns of labels
 
 
 class Columns(NamedTuple):

@@ -17,6 +17,7 @@ class NoteKind(enum.StrEnum):
     BATCHES_BY = "batches_by"  # unit, count: batches made of the times
     COUNTS_READ = "counts_read"  # pulls, periods
     ONE_PERIOD = "one_period"  # pulls: counts without periods
+    IDS_REPEAT = "ids_repeat"  # column, ids, rows: a column that looks like users repeats, and no cluster was named
     FEWER_ROWS = "fewer_rows"  # rows, first: the log has fewer rows than were asked for
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.history import History
+from jaxbias.logs.clusters import read_cluster, with_cluster
 from jaxbias.logs.columns import DATA_FRAME, Columns, read_frame
 from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
 from jaxbias.logs.delimited import read_text
@@ -32,6 +33,7 @@ class Log:
         batch: (steps,), the batch of each pull.
         name: of the file; "standard input" or "the data frame" where there is none.
         periods: what each batch is called, in order, where they are dates or labels.
+        cluster: (steps,), the number of the user, or other cluster, of each pull, from 0, where a column of them was named.
         notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
     """
 
@@ -42,6 +44,7 @@ class Log:
     name: str
     notes: tuple[Note, ...] = ()
     periods: tuple[str, ...] | None = None
+    cluster: np.ndarray | None = None
 
 
 def read_log(
@@ -55,6 +58,7 @@ def read_log(
     arms: Sequence[Any] | None = None,
     counts: bool | None = None,
     batch_by: Literal["hour", "day", "week", "month"] | None = None,
+    cluster: str | None = None,
 ) -> Log:
     """Reads a log: one pull a row, with the columns arm and reward, and batch, propensity, time, forced and trial if it has them.
 
@@ -77,6 +81,8 @@ def read_log(
             number, a date or a label), forced and trial if it has them. A period is a batch. Without `counts`, a log that looks
             like counts is refused.
         batch_by: make a batch of the pulls of each hour, day, week or month of the column time, in UTC where it has an offset.
+        cluster: the name of a column of users, or other clusters whose rewards may be alike. Without it, a column that looks like
+            users and repeats is noted.
 
     A batch is a number, a date, or any label; batches are in order of time.
 
@@ -95,7 +101,7 @@ def read_log(
     check_unit(batch_by)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1):
         raise ArgumentError("first", first, "an integer, 1 or more")
-    found, name = _read_columns(source, Wanted(renames, counts), separator, decimal)
+    found, name = _read_columns(source, Wanted(with_cluster(renames, cluster, counts), counts), separator, decimal)
     if not len(found.frame):
         each = "arm and period" if counts else "pull"
         raise LogError(
@@ -151,6 +157,7 @@ def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: st
     arms, labels_found = read_arms(columns, labels)
     rewards, forced = read_rewards(columns, decimal), read_forced(columns)
     batch, periods = read_batch(columns, decimal) if batch_by is None else batch_by_time(columns, batch_by)
+    cluster = read_cluster(columns)
     return Log(
         history=History(arms=arms, rewards=rewards, num_arms=len(labels_found), forced=forced, batch_sizes=_sizes(batch)),
         labels=labels_found,
@@ -159,6 +166,7 @@ def _make_log(columns: Columns, decimal: str, labels: list[str] | None, name: st
         name=name,
         notes=tuple(columns.notes),
         periods=periods,
+        cluster=cluster,
     )
 
 

@@ -90,6 +90,7 @@ _ALL = (
     Setting("columns", Owner.READING, Kind.COLUMN_NAMES),
     Setting("counts", Owner.READING, Kind.FLAG),
     Setting("batch_by", Owner.READING, Kind.CHOICE, BatchBy),
+    Setting("cluster", Owner.READING, Kind.TEXT),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),
     Setting("title", Owner.DESCRIPTION, Kind.TEXT),
@@ -103,7 +104,7 @@ def names_of(owner: Owner) -> tuple[str, ...]:
     """The settings that belong to something.
 
     >>> names_of(Owner.READING)
-    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by')
+    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by', 'cluster')
     """
     return tuple(setting.name for setting in _ALL if setting.owner is owner)
 

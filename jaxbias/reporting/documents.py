@@ -49,6 +49,7 @@ def evaluation_document(evaluation: "Evaluation", name_of: NameOf = str) -> dict
 def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, Any]:
     """All figures of an analysis by name; `name_of` says how its reader calls an argument of the library."""
     from jaxbias.reporting.assumptions import warnings_of  # here, as these modules import JAX
+    from jaxbias.reporting.clusters import cluster_document
     from jaxbias.reporting.drift import drift_document
     from jaxbias.reporting.recommendation import describe_reason
     from jaxbias.reporting.sentences import describe_distrust, sentences
@@ -66,6 +67,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "fitted": {name: value._asdict() for name, value in analysis.fitted.items()},
         "not_applicable": {name: why.describe(name_of) for name, why in analysis.comparison.reasons.items()},
         "influence": analysis.influence and _influence_document(analysis.influence, labels),
+        "clusters": analysis.clusters and cluster_document(analysis.clusters, labels),
         "drift": analysis.drift and drift_document(analysis.drift, labels),
         "level": analysis.comparison.level,
         "trusted": analysis.trusted,

@@ -22,11 +22,11 @@ def drift_sentence(analysis: "Analysis") -> str:
     if drift.overall > ALARM:
         return f"There is no sign that the means change over time ({p_value(drift.overall)})."
     arm = int(np.nanargmin(drift.p_value))
+    common, own = figure(drift.common, drift.common_stderr), figure(drift.change[arm], drift.stderr[arm])
     return (
         f"The rewards change over time beyond chance ({p_value(drift.overall)}): from the first row to the last by "
-        f"{figure(drift.common, drift.common_stderr)} in all arms together, and by {figure(drift.change[arm], drift.stderr[arm])} "
-        f"in {quote(analysis.labels[arm])}. An estimate is then an average over the time in which its arm was pulled, and a "
-        "difference between arms may be one between times."
+        f"{common} in all arms together, and by {own} in {quote(analysis.labels[arm])}. "
+        "An estimate is then an average over the time in which its arm was pulled, and a difference between arms may be one between times."
     )
 
 

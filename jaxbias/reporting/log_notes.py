@@ -41,6 +41,11 @@ def _one_period(pulls: int) -> str:
     return f"{said}: nothing inside it can have been adaptive, and there is nothing to correct."
 
 
+def _ids_repeat(column: str, ids: int, rows: int) -> str:
+    said = f"Column {quote(column)} has {_count(ids, 'value', 'different values')} in {_count(rows, 'row', 'rows')}"
+    return f"{said}. If the rewards of one are alike, the intervals are too narrow; to allow for it, name it as the cluster."
+
+
 _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     NoteKind.COLUMN_MATCHED: lambda column, name: f"Column {quote(column)} was read as {quote(name)}.",
     NoteKind.EMPTY_ROWS_SKIPPED: lambda count: f"{_count(count, 'empty row was', 'empty rows were')} skipped.",
@@ -56,5 +61,6 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     ),
     NoteKind.COUNTS_READ: _counts_read,
     NoteKind.ONE_PERIOD: _one_period,
+    NoteKind.IDS_REPEAT: _ids_repeat,
     NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
 }

@@ -6,6 +6,7 @@ from jaxbias.analysis.findings import Analysis, Distrust
 from jaxbias.analysis.signs import CLEAR, signs_of
 from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
+from jaxbias.reporting.clusters import cluster_sentence
 from jaxbias.reporting.drift import drift_sentence
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, quote
@@ -19,7 +20,7 @@ def sentences(analysis: Analysis) -> list[str]:
     """What the analysis found."""
     found = [fit_sentence(analysis), recommendation_sentence(analysis), best_sentence(analysis), bias_sentence(analysis)]
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
-    found += [drift_sentence(analysis)]
+    found += [drift_sentence(analysis), cluster_sentence(analysis)]
     return [sentence for sentence in found if sentence]
 
 

@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import jaxbias as jb
-from jaxbias.analysis.drift import _judge, _slopes, _times, Slopes, check_drift, find_drift
+from jaxbias.analysis.drift import Slopes, _judge, _slopes, _times, check_drift, find_drift
 from jaxbias.reporting.drift import drift_document, drift_sentence
 
 MEAN, STEPS = np.array([1.0, 0.75, 0.5]), 200
@@ -20,7 +21,11 @@ def drifting_logs(policy, number, change):
         def step(state, place):
             choice, reward_key = jax.random.split(jax.random.fold_in(key, place))
             arm = jnp.where(place < len(MEAN), place, policy.sample(choice, state)).astype(jnp.int32)
-            reward = jnp.asarray(MEAN, jnp.float32)[arm] + change * place / (STEPS - 1) + jax.random.normal(reward_key)
+            reward = (
+                jnp.asarray(MEAN, jnp.float32)[arm]
+                + change * place.astype(jnp.float32) / (STEPS - 1)
+                + jax.random.normal(reward_key)
+            )
             return policy.update(state, arm, reward), (arm, reward)
 
         return jax.lax.scan(step, policy.init(len(MEAN)), jnp.arange(STEPS))[1]
@@ -70,8 +75,6 @@ def test_a_change_is_found_and_none_is_not():
 def test_in_an_analysis_with_its_sentence_and_document():
     policy = POLICIES["thompson"]
     log = drifting_logs(policy, 1, 3.0)[0]
-    import pandas as pd
-
     frame = pd.DataFrame({"arm": np.array(["A", "B", "C"])[np.asarray(log.arms)], "reward": np.asarray(log.rewards)})
     methods = ["sample_mean", "shrinkage"]
     analysis = jb.debias(jax.random.key(0), frame, policy, jb.Normal(), methods=methods, evaluate=False)
