@@ -113,8 +113,8 @@ def find_drift(
 ) -> Drift | None:
     """The check of a log whose policy is known and fits; None where it is too short or too long, or an arm was never pulled."""
     mean = np.asarray(mean)
-    checkable = policy is not None and fits and complete_family(family).has_variance and bool(np.isfinite(mean).all())
-    if not checkable or not FEWEST_STEPS <= history.num_steps <= MOST_STEPS:
+    checkable = fits and complete_family(family).has_variance and bool(np.isfinite(mean).all())
+    if policy is None or not checkable or not FEWEST_STEPS <= history.num_steps <= MOST_STEPS:
         return None
     return check_drift(key, history, policy, family, mean, **ending)
 

@@ -18,10 +18,8 @@ def cluster_sentence(analysis: "Analysis") -> str:
         return ""
     widest = float(np.sqrt(found.design_effect.max()))
     said = f"The rewards come in {count(found.number)} clusters, whose rewards of one arm have the correlation "
-    said += (
-        f"{number(found.correlation, 0.1)}. All intervals were widened by up to {number(100 * (widest - 1), 10)}% for it, which "
-    )
-    said += "assumes that every two rewards of a cluster are equally alike; the estimated biases do not allow for it."
+    said += f"{number(found.correlation, 0.1)}. All intervals were widened by up to {number(100 * (widest - 1), 10)}% for it. "
+    said += "That assumes that every two rewards of a cluster are equally alike; the estimated biases do not allow for it."
     few = f" An arm has only {count(found.fewest)} of them, so that this correlation is uncertain."
     return said + (few if found.few else "")
 

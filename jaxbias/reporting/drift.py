@@ -26,7 +26,8 @@ def drift_sentence(analysis: "Analysis") -> str:
     return (
         f"The rewards change over time beyond chance ({p_value(drift.overall)}): from the first row to the last by "
         f"{common} in all arms together, and by {own} in {quote(analysis.labels[arm])}. "
-        "An estimate is then an average over the time in which its arm was pulled, and a difference between arms may be one between times."
+        "An estimate is then an average over the time in which its arm was pulled, "
+        "and a difference between arms may be one between times."
     )
 
 

@@ -21,11 +21,8 @@ def drifting_logs(policy, number, change):
         def step(state, place):
             choice, reward_key = jax.random.split(jax.random.fold_in(key, place))
             arm = jnp.where(place < len(MEAN), place, policy.sample(choice, state)).astype(jnp.int32)
-            reward = (
-                jnp.asarray(MEAN, jnp.float32)[arm]
-                + change * place.astype(jnp.float32) / (STEPS - 1)
-                + jax.random.normal(reward_key)
-            )
+            mean = jnp.asarray(MEAN, jnp.float32)[arm] + change * place.astype(jnp.float32) / (STEPS - 1)
+            reward = mean + jax.random.normal(reward_key)
             return policy.update(state, arm, reward), (arm, reward)
 
         return jax.lax.scan(step, policy.init(len(MEAN)), jnp.arange(STEPS))[1]
