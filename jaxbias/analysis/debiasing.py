@@ -15,7 +15,7 @@ from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.candidates import evaluate_candidates
 from jaxbias.analysis.clusters import measure_clusters, widen
-from jaxbias.analysis.drift import find_drift
+from jaxbias.analysis.drift import Drift, find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
@@ -170,9 +170,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
         clusters=clusters,
-        drift=find_drift(
-            jax.random.fold_in(key, 4), history, policy, family, estimate.mean, fit is not None and fit.fits, **request.ending
-        ),
+        drift=_drift(jax.random.fold_in(key, 4), log, policy, family, fit, estimate.mean, request),
     )
 
 
@@ -253,6 +251,14 @@ def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: A
         return None
     request.report(Stage.SIMULATING)
     return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
+
+
+def _drift(
+    key: PRNGKeyArray, log: Log, policy: Any, family: Any, fit: PolicyFit | None, mean: Any, request: Request
+) -> Drift | None:
+    """Whether the means change over time; rewards of a cluster, which follow each other, would look like a change."""
+    checkable = fit is not None and fit.fits and log.cluster is None
+    return find_drift(key, log.history, policy, family, mean, checkable, **request.ending)
 
 
 def _distrust(fit: PolicyFit | None, recommended: Recommendation, comparison: Comparison) -> tuple[Distrust, ...]:

@@ -109,11 +109,11 @@ def check_drift(
 
 
 def find_drift(
-    key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, fits: bool, **ending: Any
+    key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, checkable: bool, **ending: Any
 ) -> Drift | None:
-    """The check of a log whose policy is known and fits; None where it is too short or too long, or an arm was never pulled."""
+    """The check of a log, if it can be checked; None where it is too short or too long, or an arm was never pulled."""
     mean = np.asarray(mean)
-    checkable = fits and complete_family(family).has_variance and bool(np.isfinite(mean).all())
+    checkable = checkable and complete_family(family).has_variance and bool(np.isfinite(mean).all())
     if policy is None or not checkable or not FEWEST_STEPS <= history.num_steps <= MOST_STEPS:
         return None
     return check_drift(key, history, policy, family, mean, **ending)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from jaxbias.analysis.clusters import Clusters
     from jaxbias.analysis.findings import Analysis
 
+VISIBLE = 1.005  # the widening from which on it is one percent or more
+
 
 def cluster_sentence(analysis: "Analysis") -> str:
     """By how much the intervals were widened, and what that assumes; nothing where no clusters were named."""
@@ -18,8 +20,13 @@ def cluster_sentence(analysis: "Analysis") -> str:
         return ""
     widest = float(np.sqrt(found.design_effect.max()))
     said = f"The rewards come in {count(found.number)} clusters, whose rewards of one arm have the correlation "
-    said += f"{number(found.correlation, 0.1)}. All intervals were widened by up to {number(100 * (widest - 1), 10)}% for it. "
-    said += "That assumes that every two rewards of a cluster are equally alike; the estimated biases do not allow for it."
+    said += f"{number(found.correlation, 0.1)}"
+    if widest < VISIBLE:
+        return f"{said}: no interval had to be widened for it."
+    said += (
+        f". All intervals were widened by up to {number(100 * (widest - 1), 10)}% for it. That assumes that every two rewards "
+    )
+    said += "of a cluster are equally alike; the estimated biases do not allow for it."
     few = f" An arm has only {count(found.fewest)} of them, so that this correlation is uncertain."
     return said + (few if found.few else "")
 

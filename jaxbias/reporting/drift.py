@@ -20,7 +20,7 @@ def drift_sentence(analysis: "Analysis") -> str:
     if drift is None:
         return ""
     if drift.overall > ALARM:
-        return f"There is no sign that the means change over time ({p_value(drift.overall)})."
+        return f"There is no clear sign that the means change over time ({p_value(drift.overall)})."
     arm = int(np.nanargmin(drift.p_value))
     common, own = figure(drift.common, drift.common_stderr), figure(drift.change[arm], drift.stderr[arm])
     return (

@@ -43,7 +43,8 @@ def _one_period(pulls: int) -> str:
 
 def _ids_repeat(column: str, ids: int, rows: int) -> str:
     said = f"Column {quote(column)} has {_count(ids, 'value', 'different values')} in {_count(rows, 'row', 'rows')}"
-    return f"{said}. If the rewards of one are alike, the intervals are too narrow; to allow for it, name it as the cluster."
+    given = f"name it with --cluster (in Python, cluster={column!r})"
+    return f"{said}. If the rewards of one are alike, the intervals are too narrow; to allow for it, {given}."
 
 
 _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
