@@ -343,3 +343,14 @@ def test_thompson(load, tmp_path, capsys):
     assert set(found["ratio"]) == {f"{name}, 3 arms: us" for name in ("Normal", "Normal, tau 1", "Beta")}
     assert all(0.01 < ratio < 100 for ratio in found["ratio"].values())  # a checkout beside itself
     assert "times as long" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_captions(load, monkeypatch, capsys):
+    """On the contests that the notebook makes up, with R = 1."""
+    monkeypatch.delenv("JAXBIAS_CAPTIONS", raising=False)
+    monkeypatch.setattr("sys.argv", ["captions.py"])
+    load("captions").main()
+    printed = capsys.readouterr().out
+    assert "3 of 3 within 3 combined standard errors" in printed
+    assert "made-up-1" in printed
