@@ -1,6 +1,7 @@
 """Clusters: the correlation against simulated truth and closed forms, wider intervals, and their coverage."""
 
 import io
+import json
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 import jaxbias as jb
 from jaxbias._core.errors import ArgumentError
 from jaxbias.analysis.clusters import measure_clusters, widen
+from jaxbias.cli import main
 from jaxbias.logs.notes import NoteKind
 from jaxbias.reporting.clusters import cluster_document, cluster_sentence
 from jaxbias.reporting.log_notes import describe_note
@@ -93,6 +95,26 @@ def test_a_log_with_users():
     assert [one["arm"] for one in cluster_document(analysis.clusters, analysis.labels)["arms"]] == ["0", "1"]
     once = frame.assign(**{"user id": np.arange(300)})
     assert jb.read_log(once).notes == ()
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    logs, cluster = clustered_logs(jb.Thompson(), 1)
+    path = tmp_path / "log.csv"
+    columns = {"arm": np.asarray(logs.arms[0]), "reward": np.asarray(logs.rewards[0]), "visitor_id": cluster}
+    pd.DataFrame(columns).to_csv(path, index=False)
+    options = ["debias", str(path), "--sigma", "1", "--method", "sample_mean", "--method", "confidence_sequence", "--json"]
+    assert main(options) == 0
+    plain, warned = capsys.readouterr()
+    assert "name it with --cluster" in warned
+    assert main([*options, "--cluster", "visitor_id"]) == 0
+    wide, warned = capsys.readouterr()
+    assert warned == ""
+    plain, wide = json.loads(plain), json.loads(wide)
+    ends = [document["arms"][0]["estimates"]["sample_mean"]["stderr"] for document in (plain, wide)]
+    assert ends[1] / ends[0] == pytest.approx(np.sqrt(wide["clusters"]["arms"][0]["design_effect"]), rel=1e-6)
+    assert (plain["clusters"], wide["clusters"]["number"]) == (None, USERS)
+    assert main([*options, "--cluster", "nobody"]) == 2
+    assert "choose one of them with --cluster" in capsys.readouterr().err
 
 
 def test_what_is_refused():

@@ -8,7 +8,9 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.analysis.drift import Slopes, _judge, _slopes, _times, check_drift, find_drift
+from jaxbias.reporting.documents import debias_document
 from jaxbias.reporting.drift import drift_document, drift_sentence
+from jaxbias.reporting.page import render_report
 
 MEAN, STEPS = np.array([1.0, 0.75, 0.5]), 200
 POLICIES = {"lil-ucb": jb.LilUCB(), "thompson": jb.Thompson(), "greedy": jb.Greedy()}
@@ -81,6 +83,8 @@ def test_in_an_analysis_with_its_sentence_and_document():
     document = drift_document(analysis.drift, analysis.labels)
     assert document["common"]["change"] == pytest.approx(3.0, abs=4 * document["common"]["stderr"])
     assert [one["arm"] for one in document["arms"]] == ["A", "B", "C"]
+    assert 'id="drift"' in render_report(analysis)
+    assert debias_document(analysis)["drift"] == document
     short = jb.simulate(jax.random.key(0), policy, jb.Normal(), MEAN, num_steps=50)
     assert find_drift(jax.random.key(0), short, policy, jb.Normal(), MEAN, True) is None
     assert find_drift(jax.random.key(0), log, None, jb.Normal(), MEAN, False) is None
