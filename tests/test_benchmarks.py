@@ -1,6 +1,8 @@
 """The benchmarks run, and everything in them simulates or estimates the same thing."""
 
 import json
+import os
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -343,3 +345,14 @@ def test_thompson(load, tmp_path, capsys):
     assert set(found["ratio"]) == {f"{name}, 3 arms: us" for name in ("Normal", "Normal, tau 1", "Beta")}
     assert all(0.01 < ratio < 100 for ratio in found["ratio"].values())  # a checkout beside itself
     assert "times as long" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_captions():
+    """On the contests that the notebook makes up, with R = 1; in a process of its own, without the strict types of the tests."""
+    environment = {name: value for name, value in os.environ.items() if name != "JAXBIAS_CAPTIONS"}
+    environment["PYTHONPATH"] = str(SCRIPTS.parent)
+    command = [sys.executable, str(SCRIPTS / "captions.py")]
+    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=True)
+    assert "3 of 3 within 3 combined standard errors" in found.stdout
+    assert "made-up-1" in found.stdout

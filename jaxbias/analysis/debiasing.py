@@ -14,6 +14,8 @@ from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.candidates import evaluate_candidates
+from jaxbias.analysis.clusters import measure_clusters, widen
+from jaxbias.analysis.drift import Drift, find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
@@ -35,7 +37,7 @@ from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.delays import check_delays
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
 from jaxbias.policy_fit.weights import WeightsCheck, check_weights
-from jaxbias.rewards import Family, Normal, UnknownSigma
+from jaxbias.rewards import Family, Normal, UnknownSigma, complete_family
 from jaxbias.stopping import StoppingRule
 
 
@@ -150,6 +152,9 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
     comparison = _compare(comparison_key, log, policy, family, request)
+    clusters = None if log.cluster is None else measure_clusters(history.arms, history.rewards, log.cluster, history.num_arms)
+    if clusters is not None:
+        comparison = widen(comparison, clusters, complete_family(family).mean_range)
     evaluation = _evaluate(evaluation_key, history, policy, family, fit, comparison, request)
     weights = None if log.weights is None else check_weights(history, log.weights, policy)
     recommended = recommend(comparison, policy, fit, evaluation, weights)
@@ -177,6 +182,8 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         causes=find_log_causes(log, policy, fit),
         weights=weights,
         delays=check_delays(history),
+        clusters=clusters,
+        drift=_drift(jax.random.fold_in(key, 4), log, policy, family, fit, estimate.mean, request),
     )
 
 
@@ -261,6 +268,14 @@ def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: A
         return None
     request.report(Stage.SIMULATING)
     return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
+
+
+def _drift(
+    key: PRNGKeyArray, log: Log, policy: Any, family: Any, fit: PolicyFit | None, mean: Any, request: Request
+) -> Drift | None:
+    """Whether the means change over time; rewards of a cluster, which follow each other, would look like a change."""
+    checkable = fit is not None and fit.fits and log.cluster is None
+    return find_drift(key, log.history, policy, family, mean, checkable, **request.ending)
 
 
 def _distrust(

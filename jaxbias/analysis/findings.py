@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxbias.analysis.clusters import Clusters
+from jaxbias.analysis.drift import Drift
 from jaxbias.bias.at_given_means import ArmBias
 from jaxbias.estimators.compare import Comparison, can_use
 from jaxbias.estimators.estimate import Estimate, Status
@@ -255,6 +257,8 @@ class Analysis:
         weights: whether the logged weights agree with the pulls, and with the policy; None where the log has none.
         policy_reward: what the policy learned from, where that is not the reward.
         delays: of the rewards, where they came late other than in batches.
+        drift: whether the means change over time; None where that was not checked.
+        clusters: how alike the rewards of a cluster are, for which the intervals were widened; None where none was named.
     """
 
     log: Log
@@ -276,6 +280,8 @@ class Analysis:
     weights: WeightsCheck | None = None
     policy_reward: PolicyReward | None = None
     delays: DelayCheck | None = None
+    drift: Drift | None = None
+    clusters: Clusters | None = None
 
     @property
     def estimate(self) -> Estimate:

@@ -131,6 +131,9 @@ def _reading_options(
         str | None,
         _of_log("Name of the column that the policy learned from, if not the reward.", "--policy-reward", metavar="NAME"),
     ] = None,
+    cluster: Annotated[
+        str | None, _of_log("Column of users, or other clusters whose rewards may be alike: wider intervals.", metavar="NAME")
+    ] = None,
     pulls_column: _column_of("pulls", "the pulls: users, impressions, ...") = None,  # pyright: ignore  (what typer reads)
     sum_column: _column_of("sum", "the sum of the rewards") = None,  # pyright: ignore
     successes_column: _column_of("successes", "the successes: conversions, clicks, ...") = None,  # pyright: ignore

@@ -8,7 +8,7 @@ from jaxbias.logs.notes import Note
 from jaxbias.logs.unused import unused_columns
 
 DATA_FRAME = "the data frame"  # its name in messages
-LABELS = ("arm", "trial")  # columns of labels
+LABELS = ("arm", "trial", "cluster", "suspect_cluster")  # columns of labels
 
 
 class Columns(NamedTuple):

@@ -28,6 +28,10 @@ SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores
     "weight": ("propensity", "allocation_probability"),
 }
 UNUSED = "unused "  # begins the role of a column that has none
+CLUSTER_NAMES = (  # of columns whose repeated values are the same person or thing; blanks and dashes are read as underscores
+    *("user", "user_id", "userid", "visitor_id", "customer", "customer_id", "patient", "patient_id", "participant"),
+    *("participant_id", "subject", "subject_id", "account", "account_id", "cookie", "device_id", "client_id", "member_id"),
+)
 OTHER_NAMES = {"reward": "sum", "batch": "period", "time": "period"}  # of roles, where a log of pulls has the first
 
 
@@ -98,7 +102,7 @@ def find_columns(file: str, header: Sequence[str], renames: Mapping[str, str]) -
     A column is found by its exact name, or else without blanks around it and in any letter case.
     """
     found, notes = {}, []
-    for role in REQUIRED + OPTIONAL:
+    for role in (*REQUIRED, *OPTIONAL, *(["cluster"] if "cluster" in renames else [])):
         name = renames.get(role, role)
         matches = positions(header, name) if name else []
         if not matches and role == "time" and role not in renames:
@@ -185,6 +189,10 @@ def find_suspects(header: Sequence[str], used: Mapping[str, int]) -> dict[str, i
     free = [place for place in periods if place not in used.values()]
     if free and not {"batch", "time"} & set(used):
         suspects["suspect_period"] = free[0]
+    written = [re.sub(r"[\s-]+", "_", column.strip().casefold()) for column in header]
+    free = [place for place, name in enumerate(written) if name in CLUSTER_NAMES and place not in used.values()]
+    if free and "cluster" not in used:
+        suspects["suspect_cluster"] = free[0]
     return suspects
 
 
@@ -227,10 +235,11 @@ def _absent(file: str, header: Sequence[str], role: str, wanted: str) -> LogErro
 
     def remedy(name: NameOf) -> str:
         counts = f"if {quote(header[pulls[0]])} counts pulls, give {name('counts')}, or " if pulls and role == "reward" else ""
-        return f"{counts}choose one of them with {name(f'columns.{role}')}"
+        argument = role if role == "cluster" else f"columns.{role}"
+        return f"{counts}choose one of them with {name(argument)}"
 
     return LogError(
-        f"columns.{role}",
+        role if role == "cluster" else f"columns.{role}",
         wanted,
         subject=file,
         problem=f"has no column {quote(wanted)}; its columns are {join_names(filter(str.strip, header))}",

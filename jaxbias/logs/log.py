@@ -20,6 +20,7 @@ class Log:
         batch: (steps,), the batch of each pull.
         name: of the file; "standard input" or "the data frame" where there is none.
         periods: what each batch is called, in order, where they are dates or labels.
+        cluster: (steps,), the number of the user, or other cluster, of each pull, from 0, where a column of them was named.
         policy_reward: the column that the policy learned from, where that is not the reward.
         notes: what reading decided; `jaxbias.reporting.log_notes.describe_note` has the sentence of each.
         weights: (steps, arms), or (batches, arms) where there is one row for each batch: the logged probability of every arm; NaN
@@ -35,6 +36,7 @@ class Log:
     name: str
     notes: tuple[Note, ...] = ()
     periods: tuple[str, ...] | None = None
+    cluster: np.ndarray | None = None
     policy_reward: str | None = None
     weights: np.ndarray | None = None
     unused: tuple[str, ...] = ()

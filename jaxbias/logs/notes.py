@@ -20,6 +20,7 @@ class NoteKind(enum.StrEnum):
     WEIGHTS_NOT_READ = "weights_not_read"  # columns: named like weights, but of no arm
     WEIGHTS_SAY_CHOSEN = "weights_say_chosen"  # count: first pulls that count as choices, as they have weights
     NEVER_SEEN = "never_seen"  # count: rewards that never arrived while arms were chosen
+    IDS_REPEAT = "ids_repeat"  # column, ids, rows: a column that looks like users repeats, and no cluster was named
     FEWER_ROWS = "fewer_rows"  # rows, first: the log has fewer rows than were asked for
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxbias._core.errors import ArgumentError
 from jaxbias.history import History
 from jaxbias.logs.attaching import weights_of_counts, weights_of_file, weights_of_pulls
+from jaxbias.logs.clusters import read_cluster, with_cluster
 from jaxbias.logs.columns import DATA_FRAME, Columns, read_frame
 from jaxbias.logs.counts import check_counts_options, read_counts, refuse_counts
 from jaxbias.logs.delays import as_batch, check_delay_options, read_seen_at
@@ -39,6 +40,7 @@ def read_log(
     batch_by: Literal["hour", "day", "week", "month"] | None = None,
     weights: Any = None,
     delay: int | None = None,
+    cluster: str | None = None,
 ) -> Log:
     """Reads a log: one pull a row, with the columns arm and reward, and batch, propensity, time, forced and trial if it has them.
 
@@ -72,6 +74,8 @@ def read_log(
             and "" to ignore them. Counts may also have the weight of each row's arm in a column weight.
         batch_by: make a batch of the pulls of each hour, day, week or month of the column time, in UTC where it has an offset.
         delay: how many rows late the policy saw each reward, in place of a column seen_at; 0 where the next choice had seen it.
+        cluster: the name of a column of users, or other clusters whose rewards may be alike. Without it, a column that looks like
+            users and repeats is noted.
 
     A batch is a number, a date, or any label; batches are in order of time.
 
@@ -91,7 +95,7 @@ def read_log(
     check_delay_options(delay, counts)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1):
         raise ArgumentError("first", first, "an integer, 1 or more")
-    found, name = _read_columns(source, Wanted(renames, counts), separator, decimal)
+    found, name = _read_columns(source, Wanted(with_cluster(renames, cluster, counts), counts), separator, decimal)
     if not len(found.frame):
         each = "arm and period" if counts else "pull"
         raise LogError(
@@ -176,6 +180,7 @@ def _make_log(
     seen_at = read_seen_at(columns, decimal, delay, batch)
     if (by_arrival := as_batch(seen_at)) is not None:
         batch, seen_at = by_arrival, None
+    cluster = read_cluster(columns)
     history = History(
         arms=arms,
         rewards=rewards,
@@ -195,6 +200,7 @@ def _make_log(
         periods=periods,
         unused=columns.unused,
         policy_reward=columns.names.get("policy_reward"),
+        cluster=cluster,
     )
 
 

@@ -100,6 +100,7 @@ _ALL = (
     Setting("batch_by", Owner.READING, Kind.CHOICE, BatchBy),
     Setting("weights", Owner.READING, Kind.TEXT),
     Setting("delay", Owner.READING, Kind.NUMBER),
+    Setting("cluster", Owner.READING, Kind.TEXT),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),
     Setting("title", Owner.DESCRIPTION, Kind.TEXT),
@@ -113,7 +114,7 @@ def names_of(owner: Owner) -> tuple[str, ...]:
     """The settings that belong to something.
 
     >>> names_of(Owner.READING)
-    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by', 'weights', 'delay')
+    ('arms', 'separator', 'decimal', 'columns', 'counts', 'batch_by', 'weights', 'delay', 'cluster')
     """
     return tuple(setting.name for setting in _ALL if setting.owner is owner)
 

@@ -50,6 +50,8 @@ def evaluation_document(evaluation: "Evaluation", name_of: NameOf = str) -> dict
 def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, Any]:
     """All figures of an analysis by name; `name_of` says how its reader calls an argument of the library."""
     from jaxbias.reporting.assumptions import warnings_of  # here, as these modules import JAX
+    from jaxbias.reporting.clusters import cluster_document
+    from jaxbias.reporting.drift import drift_document
     from jaxbias.reporting.recommendation import describe_reason
     from jaxbias.reporting.sentences import describe_distrust, sentences
     from jaxbias.reporting.weights import weights_document
@@ -71,6 +73,8 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "influence": analysis.influence and _influence_document(analysis.influence, labels),
         "policy_reward": analysis.policy_reward and analysis.policy_reward._asdict(),
         "delays": analysis.delays and analysis.delays._asdict(),
+        "clusters": analysis.clusters and cluster_document(analysis.clusters, labels),
+        "drift": analysis.drift and drift_document(analysis.drift, labels),
         "level": analysis.comparison.level,
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),

@@ -46,6 +46,12 @@ def _said_chosen(count: int) -> str:
     return f"{count:,} {first} weights, and {'counts as a choice' if count == 1 else 'count as choices'}, not as forced."
 
 
+def _ids_repeat(column: str, ids: int, rows: int) -> str:
+    said = f"Column {quote(column)} has {_count(ids, 'value', 'different values')} in {_count(rows, 'row', 'rows')}"
+    given = f"name it with --cluster (in Python, cluster={column!r})"
+    return f"{said}. If the rewards of one are alike, the intervals are too narrow; to allow for it, {given}."
+
+
 _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     NoteKind.COLUMN_MATCHED: lambda column, name: f"Column {quote(column)} was read as {quote(name)}.",
     NoteKind.EMPTY_ROWS_SKIPPED: lambda count: f"{_count(count, 'empty row was', 'empty rows were')} skipped.",
@@ -68,5 +74,6 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     NoteKind.NEVER_SEEN: lambda count: (
         f"{_count(count, 'reward has', 'rewards have')} no time of arrival: no choice had seen {'it' if count == 1 else 'them'}."
     ),
+    NoteKind.IDS_REPEAT: _ids_repeat,
     NoteKind.FEWER_ROWS: lambda rows, first: f"The log has {_count(rows, 'row', 'rows')}, fewer than the first {first:,}.",
 }

@@ -6,6 +6,7 @@ from typing import Any
 from jaxbias._core.files import written_whole
 from jaxbias.analysis.findings import Analysis
 from jaxbias.reporting.assumptions import warnings_of
+from jaxbias.reporting.drift import drift_sentence, drift_table
 from jaxbias.reporting.formatting import count, level, p_value
 from jaxbias.reporting.labels import plain_text, short_names
 from jaxbias.reporting.page_tables import (
@@ -64,6 +65,8 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         moving=influence_table(analysis),
         bias_trials="" if analysis.bias is None else count(analysis.bias.num_trials),
         diagnostics=[diagnostics_table(analysis, method) for method in analysis.comparison.estimates],
+        drift=drift_table(analysis),
+        drifting=plain_text(drift_sentence(analysis)),
         repeat=describe_provenance(analysis, command),
         **_pictures(analysis),
     )
