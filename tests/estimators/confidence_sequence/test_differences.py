@@ -62,7 +62,7 @@ def test_bernoulli_is_the_widest_of_all_pairs():
 
 
 def test_bounded_rewards_share_alpha():
-    history = a_log(jb.EpsilonGreedy(epsilon=0.5), jb.Bernoulli(), [0.6, 0.4, 0.5])
+    history = a_log(jb.EpsilonGreedy(epsilon=0.5), jb.Bernoulli(), [0.6, 0.4, 0.5], 600)
     found = jb.confidence_sequence(history, None, bounds=(0.0, 1.0), control=2, trajectory=True)
     alone = jb.confidence_sequence(history, None, bounds=(0.0, 1.0), level=0.975, trajectory=True)
     lower, upper = alone.diagnostics["lower_by_step"], alone.diagnostics["upper_by_step"]
