@@ -15,6 +15,7 @@ from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.candidates import evaluate_candidates
 from jaxbias.analysis.clusters import measure_clusters, widen
+from jaxbias.analysis.decisions import Decisions, decide, find_control, shrinks
 from jaxbias.analysis.drift import Drift, find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
@@ -48,6 +49,7 @@ class Stage(enum.StrEnum):
     REPLAYING = "replaying the policy"
     EVALUATING = "evaluating the methods"
     SIMULATING = "simulating the bias"
+    TESTING = "testing differences"
 
 
 def debias(
@@ -64,6 +66,7 @@ def debias(
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
     batch_size: int | None = None,
+    control: Any = None,
     evaluate: bool = True,
     progress: Callable[[str], None] | None = None,
     **reading: Any,
@@ -86,6 +89,7 @@ def debias(
             "shares", the probabilities rounded to whole numbers.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
         batch_size: how many rows were chosen at once, where the log does not say.
+        control: the label of an arm that every other one is compared with.
         evaluate: whether to simulate logs like this one at the estimates and recommend the method that does best on them; without
             it, or in a log too long for that, the recommendation is the method that assumes the least.
         progress: called before each part of the work with a `Stage` or the name of a method.
@@ -106,7 +110,7 @@ def debias(
     log = log if batch_size is None else in_batches(log, batch_size)
     with jax.enable_x64(True):
         ending = {"stop": stop, "num_steps": num_steps}
-        request = Request(methods, level, fit, ending, evaluate, report)
+        request = Request(methods, level, fit, ending, evaluate, control, report)
         prepared = _prepare(log, opening, allocation)
         return answer_for(key, _analyse(key, policy_log(prepared), policy, family, request), prepared)
 
@@ -119,7 +123,8 @@ class Request(NamedTuple):
         level: of the intervals.
         fit: settings of the policy to be estimated first.
         ending: the rule that could stop the experiment, and how many steps it could have had.
-        evaluate: whether the methods are evaluated on logs like this one.
+        evaluate: whether the methods are evaluated on logs like this one, and decisions tested.
+        control: the label of the arm that the others are compared with.
         report: called before each part of the work.
     """
 
@@ -128,6 +133,7 @@ class Request(NamedTuple):
     fit: Sequence[str]
     ending: dict[str, Any]
     evaluate: bool
+    control: Any
     report: Callable[[str], None]
 
 
@@ -149,6 +155,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     history = log.history
     family, assumptions = assume_family(history, policy, family)
     _check(history, policy, family, request.level)
+    control = find_control(request.control, log)
     fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
     comparison = _compare(comparison_key, log, policy, family, request)
@@ -163,6 +170,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         within = sigma_within_arms(history, family)
         assumptions = (*assumptions, assume_sigma(comparison, recommended.method, family, within))
         family = Normal(sigma=estimated_sigma(estimate, within))
+    decisions = _decide(jax.random.fold_in(key, 5), log, policy, family, fit, comparison, control, request)
     return Analysis(
         log=log,
         policy=policy,
@@ -181,6 +189,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         influence=find_influence(estimate, history, family, policy),
         causes=find_log_causes(log, policy, fit),
         weights=weights,
+        decisions=decisions,
         delays=check_delays(history),
         clusters=clusters,
         drift=_drift(jax.random.fold_in(key, 4), log, policy, family, fit, estimate.mean, request),
@@ -268,6 +277,25 @@ def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: A
         return None
     request.report(Stage.SIMULATING)
     return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
+
+
+def _decide(
+    key: PRNGKeyArray,
+    log: Log,
+    policy: Any,
+    family: Any,
+    fit: PolicyFit | None,
+    comparison: Comparison,
+    control: int | None,
+    request: Request,
+) -> Decisions | None:
+    """Tests by simulation where the policy fits and test inversion ran; they allow neither for clusters nor for two rewards."""
+    simple = log.cluster is None and log.history.policy_rewards is None
+    if not (request.evaluate or control is not None) or not simple or not shrinks(family):
+        return None
+    known = fit is not None and fit.fits and "test_inversion" in comparison.estimates
+    request.report(Stage.TESTING)
+    return decide(key, log.history, policy, family, control, request.level, known, **(request.ending if known else {}))
 
 
 def _drift(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbias.analysis.clusters import Clusters
+from jaxbias.analysis.decisions import Decisions
 from jaxbias.analysis.drift import Drift
 from jaxbias.bias.at_given_means import ArmBias
 from jaxbias.estimators.compare import Comparison, can_use
@@ -258,6 +259,7 @@ class Analysis:
         policy_reward: what the policy learned from, where that is not the reward.
         delays: of the rewards, where they came late other than in batches.
         drift: whether the means change over time; None where that was not checked.
+        decisions: every arm against a control, the arms that may be the best, and what the policy earned.
         clusters: how alike the rewards of a cluster are, for which the intervals were widened; None where none was named.
     """
 
@@ -282,6 +284,7 @@ class Analysis:
     delays: DelayCheck | None = None
     drift: Drift | None = None
     clusters: Clusters | None = None
+    decisions: Decisions | None = None
 
     @property
     def estimate(self) -> Estimate:

@@ -103,6 +103,9 @@ def debias(
     sigma: SigmaOrEstimate = None,
     method: Annotated[list[Method] | None, typer.Option(help="A method to try (all); may be repeated.")] = None,  # pyright: ignore
     level: Annotated[float | None, typer.Option(help="Confidence level of the intervals (0.95).", show_default=False)] = None,
+    control: Annotated[
+        str | None, typer.Option(help="Label of the arm that every other one is compared with.", metavar="LABEL")
+    ] = None,
     example: Example = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -140,7 +143,9 @@ def debias(
     options = locals()
     named = {role: options.get(f"{role}_column", reading.pop(f"{role}_column", None)) for role in COLUMNS}
     columns = {role: name for role, name in named.items() if name is not None}
-    typed = dict(policy=policy, family=family, sigma=sigma, method=method, level=level, opening=opening, arms=arm)
+    typed = dict(
+        policy=policy, family=family, sigma=sigma, method=method, level=level, opening=opening, arms=arm, control=control
+    )
     typed |= dict(separator=separator, decimal=decimal, columns=columns, allocation=allocation, max_steps=max_steps)
     typed |= dict(preset=preset, batch_size=batch_size) | reading
     source, from_file = _find_log(log, example, config)
@@ -203,7 +208,7 @@ def _analyse(log: Any, settings: dict[str, Any], seed: int, evaluated: bool, pro
     design = build_collection(settings, log.labels, log.history.num_steps)
     methods = [str(method) for method in settings["method"]] if "method" in settings else None
     level = settings.get("level", 0.95)
-    asked: Any = dict(level=level, methods=methods, evaluate=evaluated, progress=progress)
+    asked: Any = dict(level=level, methods=methods, evaluate=evaluated, progress=progress, control=settings.get("control"))
     return jb.debias(make_key(seed), log, **asked, **design._asdict())
 
 

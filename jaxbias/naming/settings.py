@@ -103,6 +103,7 @@ _ALL = (
     Setting("cluster", Owner.READING, Kind.TEXT),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),
+    Setting("control", Owner.ANALYSIS, Kind.TEXT),
     Setting("title", Owner.DESCRIPTION, Kind.TEXT),
     Setting("description", Owner.DESCRIPTION, Kind.TEXT),
     Setting("source", Owner.DESCRIPTION, Kind.TEXT),

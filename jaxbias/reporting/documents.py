@@ -51,6 +51,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
     """All figures of an analysis by name; `name_of` says how its reader calls an argument of the library."""
     from jaxbias.reporting.assumptions import warnings_of  # here, as these modules import JAX
     from jaxbias.reporting.clusters import cluster_document
+    from jaxbias.reporting.decisions import contrasts_document, decisions_document
     from jaxbias.reporting.drift import drift_document
     from jaxbias.reporting.recommendation import describe_reason
     from jaxbias.reporting.sentences import describe_distrust, sentences
@@ -65,6 +66,8 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "evaluation": analysis.evaluation and evaluation_document(analysis.evaluation, name_of),
         "recommended": {"method": recommended.method, "why": why, "corrects": recommended.corrects, **means_from},
         "best": best and {**best._asdict(), "arm": labels[best.arm], "runner_up": labels[best.runner_up], "clear": best.is_clear},
+        "contrasts": contrasts_document(analysis),
+        "decisions": decisions_document(analysis),
         "bias_trials": analysis.bias and analysis.bias.num_trials,
         "fit": fit and _fit_document(fit, labels),
         "weights": weights_document(analysis),

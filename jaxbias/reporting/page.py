@@ -6,6 +6,7 @@ from typing import Any
 from jaxbias._core.files import written_whole
 from jaxbias.analysis.findings import Analysis
 from jaxbias.reporting.assumptions import warnings_of
+from jaxbias.reporting.decisions import contrast_rows
 from jaxbias.reporting.drift import drift_sentence, drift_table
 from jaxbias.reporting.formatting import count, level, p_value
 from jaxbias.reporting.labels import plain_text, short_names
@@ -18,7 +19,15 @@ from jaxbias.reporting.page_tables import (
     main_table,
     surprise_table,
 )
-from jaxbias.reporting.plots import plot_bias, plot_estimates, plot_fit, plot_influence, plot_running_means, to_svg
+from jaxbias.reporting.plots import (
+    plot_bias,
+    plot_contrasts,
+    plot_estimates,
+    plot_fit,
+    plot_influence,
+    plot_running_means,
+    to_svg,
+)
 from jaxbias.reporting.provenance import describe_provenance
 from jaxbias.reporting.sentences import describe_distrust, sentences
 from jaxbias.reporting.statuses import describe_doubts
@@ -53,6 +62,7 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         verdict=_plain_texts(sentence for sentence in sentences(analysis) if sentence not in distrust),
         assumed=_plain_texts(warnings_of(analysis)),
         main=main_table(analysis),
+        contrasts=contrast_rows(analysis),
         evaluation=evaluation_table(analysis),
         evaluated="" if analysis.evaluation is None else count(analysis.evaluation.num_trials),
         doubts=_plain_texts(describe_doubts(analysis)),
@@ -82,9 +92,14 @@ def _pictures(analysis: Analysis) -> dict[str, Any]:
 
     labels, fit, bias, moved = analysis.labels, analysis.fit, analysis.bias, analysis.influence
     forest = plot_estimates(analysis.comparison, labels, recommended=analysis.recommended.method)
+    compared = analysis.decisions and analysis.decisions.contrasts
     running = plot_running_means(analysis.log.history, labels, estimate=analysis.estimate)
     drawn = {
         "forest": (forest, "Estimates of every method with their intervals, arm by arm"),
+        "contrast_picture": (
+            compared and plot_contrasts(compared, labels),
+            "The difference of each arm to the control with its interval, and zero",
+        ),
         "running": (running, "The sample mean of each arm over the steps, and which arm was chosen when"),
         "fit_picture": (fit and plot_fit(fit), "The log's log-probability among redraws, and the calibration of the policy"),
         "influence_picture": (

@@ -9,6 +9,7 @@ from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
 from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.clusters import cluster_sentence
+from jaxbias.reporting.decisions import decision_sentences
 from jaxbias.reporting.drift import drift_sentence
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, policy_title, quote
@@ -24,7 +25,7 @@ def sentences(analysis: Analysis, name_of: NameOf = str) -> list[str]:
     """What the analysis found; `name_of` says how the reader calls an argument of the library."""
     found = [fit_sentence(analysis), *cause_sentences(analysis.causes, name_of)]
     found += [delay_sentence(analysis), policy_reward_sentence(analysis), recommendation_sentence(analysis)]
-    found += [best_sentence(analysis), bias_sentence(analysis), *weights_sentences(analysis)]
+    found += [best_sentence(analysis), *decision_sentences(analysis), bias_sentence(analysis), *weights_sentences(analysis)]
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
     found += [drift_sentence(analysis), cluster_sentence(analysis)]
     return [sentence for sentence in found if sentence]

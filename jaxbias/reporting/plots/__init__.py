@@ -2,6 +2,7 @@
 
 from jaxbias.reporting.plots.bias import plot_bias as plot_bias
 from jaxbias.reporting.plots.canvas import to_png as to_png
+from jaxbias.reporting.plots.contrasts import plot_contrasts as plot_contrasts
 from jaxbias.reporting.plots.estimates import plot_estimates as plot_estimates
 from jaxbias.reporting.plots.evaluation import plot_evaluation as plot_evaluation
 from jaxbias.reporting.plots.fit import plot_fit as plot_fit

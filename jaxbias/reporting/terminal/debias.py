@@ -32,6 +32,7 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
     for sentence in found[:before]:
         say(console, sentence)
     _print_main(console, analysis)
+    _print_contrasts(console, analysis)
     if len(analysis.labels) <= MOST_ARMS:
         _print_methods(console, analysis)
         for doubt in describe_doubts(analysis):
@@ -68,6 +69,20 @@ def _print_main(console: Console, analysis: "Analysis") -> None:
         naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
         off = "" if bias is None else figure(bias.bias[arm], bias.stderr[arm])
         add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
+    console.print(table)
+
+
+def _print_contrasts(console: Console, analysis: "Analysis") -> None:
+    from jaxbias.reporting.decisions import contrast_rows
+
+    rows, names = contrast_rows(analysis), _names(analysis)
+    if not rows or analysis.decisions is None or analysis.decisions.control is None:
+        return
+    columns = ("arm", "difference", f"{level(analysis.comparison.level)} interval", "lift", "interval", "p", "adjusted")
+    table = make_table(f"Against {names[analysis.decisions.control]}", *columns, left=(0,))
+    for row in rows:
+        figures = [row[name] for name in ("difference", "ends", "lift", "lift_ends", "p_value", "p_adjusted")]
+        add_row(console, table, names[row["arm"]], *figures)
     console.print(table)
 
 

@@ -1,0 +1,122 @@
+"""Comparisons with the control, the arms that may be the best, and what the policy earned: in words, figures and rows."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxbias.reporting.formatting import NONE, figure, interval, level, number, percent, probability
+from jaxbias.reporting.labels import join, name_some, quote
+
+if TYPE_CHECKING:
+    from jaxbias.analysis.decisions import Decisions
+    from jaxbias.analysis.findings import Analysis
+
+FIGURES = ("difference", "lower", "upper", "p_value", "p_adjusted", "lift", "lift_lower", "lift_upper")
+
+
+def decision_sentences(analysis: "Analysis") -> list[str]:
+    """What the log says for a decision."""
+    found = analysis.decisions
+    if found is None:
+        return []
+    return [sentence for sentence in (_control(analysis, found), _best(analysis, found), _earned(found)) if sentence]
+
+
+def _control(analysis: "Analysis", found: "Decisions") -> str:
+    """Which arms are better or worse than the control."""
+    if found.contrasts is None or found.control is None:
+        return ""
+    table, labels = found.contrasts, analysis.labels
+    lower, upper, adjusted = (np.asarray(part) for part in (table.lower, table.upper, table.p_adjusted))
+    shown = adjusted < 1 - table.level if found.simulated else (lower > 0) | (upper < 0)
+    better, worse = shown & (np.asarray(table.difference) > 0), shown & (np.asarray(table.difference) < 0)
+    rest = ~shown & (np.arange(len(labels)) != found.control)
+    groups = ((better, "better"), (worse, "worse"), (rest, "not shown to differ"))
+    parts = [f"{name_some(labels[arm] for arm in np.flatnonzero(which))} {word}" for which, word in groups if which.any()]
+    how = "adjusted for several arms, of tests simulated with the policy" if found.simulated else ""
+    how = f"p-values {how}" if how else "intervals that hold whatever chose the arms, as the policy could not be simulated"
+    text = f"Against the control {quote(labels[found.control])}: {'; '.join(parts)} ({how})."
+    if found.simulated and np.isnan(np.asarray(table.lift)).all():
+        text += f" No lift is given, as the {level(table.level)} interval of the control's mean includes 0."
+    return text
+
+
+def _best(analysis: "Analysis", found: "Decisions") -> str:
+    """The arms that may be the best, and how likely they are."""
+    if found.best_probability is None:
+        return ""
+    order = np.argsort(-found.best_probability, kind="stable")[:3]
+    likely = join([f"{quote(analysis.labels[arm])} {percent(float(found.best_probability[arm]))}" for arm in order])
+    text = f"The probability to be the best arm, given the log: {likely}."
+    if found.may_be_best is None:
+        return text
+    kept = [analysis.labels[arm] for arm in found.may_be_best]
+    if len(kept) == len(analysis.labels):
+        return f"{text} No arm can be ruled out."
+    which = "is" if len(kept) == 1 else "is among"
+    return f"{text} With {level(analysis.comparison.level)} confidence the best arm {which} {name_some(kept)}."
+
+
+def _earned(found: "Decisions") -> str:
+    """What the policy earned, beside uniform allocation and the best arm."""
+    value = found.value
+    if value is None:
+        return ""
+    half = (value.over_uniform_upper - value.over_uniform_lower) / 4
+    more = f"{number(value.over_uniform, half)} {interval(value.over_uniform_lower, value.over_uniform_upper, half)}"
+    text = f"The policy earned {number(value.earned, half)} a step; that is {more} more than with all arms alike"
+    if np.isfinite(value.under_best):
+        less = f"{number(value.under_best, half)} {interval(value.under_best_lower, value.under_best_upper, half)}"
+        text += f", and {less} less than with the best arm alone"
+    return f"{text}."
+
+
+def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
+    """One row for each arm but the control."""
+    found = analysis.decisions
+    if found is None or found.contrasts is None:
+        return []
+    table, rows = found.contrasts, []
+    for arm in range(len(analysis.labels)):
+        if arm == found.control:
+            continue
+        values = {name: float(np.asarray(getattr(table, name))[arm]) for name in (*FIGURES, "stderr")}
+        known = not np.isnan(values["difference"])
+        lift = NONE if np.isnan(values["lift"]) else f"{100 * values['lift']:+.1f}%"
+        ends = "" if np.isnan(values["lift"]) else f"[{100 * values['lift_lower']:.1f}%, {100 * values['lift_upper']:.1f}%]"
+        chance = lambda name, values=values: NONE if np.isnan(values[name]) else probability(values[name])
+        rows.append(
+            {
+                "arm": arm,
+                "difference": figure(values["difference"], values["stderr"]),
+                "ends": interval(values["lower"], values["upper"], values["stderr"]) if known else "",
+                "lift": lift,
+                "lift_ends": ends,
+                "p_value": chance("p_value"),
+                "p_adjusted": chance("p_adjusted"),
+            }
+        )
+    return rows
+
+
+def contrasts_document(analysis: "Analysis") -> list[dict[str, Any]]:
+    """The figures by name, with the labels of the arms."""
+    found = analysis.decisions
+    if found is None or found.contrasts is None or found.control is None:
+        return []
+    labels, table = analysis.labels, found.contrasts
+    return [
+        {"arm": label, "control": labels[found.control], **{name: np.asarray(getattr(table, name))[arm] for name in FIGURES}}
+        for arm, label in enumerate(labels)
+        if arm != found.control
+    ]
+
+
+def decisions_document(analysis: "Analysis") -> dict[str, Any]:
+    """The other figures by name."""
+    found = analysis.decisions
+    if found is None:
+        return {"best_probability": None, "may_be_best": None, "value": None}
+    probabilities = None if found.best_probability is None else dict(zip(analysis.labels, found.best_probability, strict=True))
+    kept = None if found.may_be_best is None else [analysis.labels[arm] for arm in found.may_be_best]
+    return {"best_probability": probabilities, "may_be_best": kept, "value": found.value and found.value._asdict()}
