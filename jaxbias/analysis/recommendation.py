@@ -56,7 +56,7 @@ def best_evaluated(comparison: Comparison, evaluation: Evaluation) -> str | None
     """The method with the least error among those that can be believed; None where there is none.
 
     Its intervals must cover, and it may not be more biased than the sample mean: both up to their Monte Carlo error. For arms
-    that were pulled often it may not have more error in the evaluation, without such a margin: to correct these takes evidence.
+    that were pulled often the evaluation must show, beyond that error, that it is not worse: to correct these takes evidence.
     """
     naive = evaluation.methods.get("sample_mean")
     candidates = to_evaluate(comparison, tuple(evaluation.methods))
@@ -68,7 +68,8 @@ def best_evaluated(comparison: Comparison, evaluation: Evaluation) -> str | None
         average = figures.average_coverage + CLEAR * figures.average_coverage_stderr
         covers = average >= evaluation.level - SHORT and bool(np.all(covered >= evaluation.level - SHORT_OF_AN_ARM))
         no_bias = figures.rms_bias <= naive.rms_bias + CLEAR * naive.rms_bias_stderr
-        no_worse = figures.relative_rmse_by_pulls[-1] <= WELL_PULLED
+        well_pulled, error = figures.relative_rmse_by_pulls[-1], figures.relative_rmse_by_pulls_stderr[-1]
+        no_worse = well_pulled + CLEAR * error <= WELL_PULLED
         return bool(figures.usable.min() >= USABLE and covers and no_bias and no_worse)
 
     good = [name for name in candidates if name in evaluation.methods and is_good(evaluation.methods[name])]
