@@ -10,8 +10,9 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.bias import exact_distribution
-from jaxbias.estimators.unbiased import estimator
-from jaxbias.estimators.unbiased.chains import Chain, Moves
+from jaxbias.estimators.unbiased import estimator, own_draws
+from jaxbias.estimators.unbiased.averaging import Chain
+from jaxbias.estimators.unbiased.chains import Moves
 from jaxbias.estimators.unbiased.enumeration import all_orders, count_orders
 from jaxbias.estimators.unbiased.results import from_chains
 from tests.conftest import KINDS, POLICIES
@@ -105,6 +106,23 @@ def test_insertions_alone_agree_with_the_enumeration(monkeypatch):
     error = np.asarray(chains.diagnostics["monte_carlo_error"])
     assert np.max(error) < 0.03
     assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
+
+
+def test_chains_with_draws_agree_with_the_enumeration(monkeypatch):
+    """Thompson sampling with three arms, in steps and in batches of two; with first steps that are exchanged alone."""
+    policy = jb.Thompson()
+    monkeypatch.setattr(own_draws, "SMALLEST", 1)
+    for sizes in (None, (1, 1, 1, 2, 3)):
+        given = (jax.random.key(4), policy, jb.Normal(), [0.5, 0.3, 0.4])
+        log = jb.simulate(*given, num_steps=8, batch_size=sizes, progress=False)
+        monkeypatch.setattr(estimator, "MOST_ORDERS", 10**6)
+        exact = jb.unbiased(KEY, log, policy)
+        assert int(exact.diagnostics["orders"]) > 100
+        monkeypatch.setattr(estimator, "MOST_ORDERS", 0)
+        chains = jb.unbiased(KEY, log, policy, num_chains=64, num_rounds=300)
+        error = np.maximum(np.asarray(chains.diagnostics["monte_carlo_error"]), 1e-6)
+        assert np.max(error) < 0.05
+        assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
 
 
 def test_a_log_of_one_arm_is_its_sample_mean():
