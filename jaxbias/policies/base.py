@@ -154,6 +154,16 @@ class BasePolicy:
         """Whether `drawn_log_prob` looks at what was drawn."""
         return type(self).drawn_log_prob is not BasePolicy.drawn_log_prob
 
+    @property
+    def has_own_draw(self) -> bool:
+        """Whether it has `log_prob_given_own_draw`."""
+        return False
+
+    def log_prob_given_own_draw(self, state: Any, arm: Int[Array, ""], standard: Float[Array, ""]) -> Float[Array, ""]:
+        """The log-probability of the arm given its own draw in standard units, as a standard Normal variable: its average over
+        that variable is the arm's probability, and it needs no integral."""
+        raise TypeError(f"{type(self).__name__} draws no values of the arms: {state}, {arm}, {standard}")
+
     def draw(self, key: PRNGKeyArray, state: Any) -> Float[Array, " arms"]:
         """A value for every arm, drawn from its posterior."""
         raise TypeError(f"{type(self).__name__} draws no values of the arms from {type(state).__name__} and {key}")

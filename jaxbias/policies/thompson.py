@@ -102,6 +102,18 @@ class Thompson(StatisticsPolicy):
         given_draws = jnp.sum(jnp.where(chosen, choice_log_probs(draws, tau, "first"), 0))
         return jnp.sum(norm.logpdf((draws - location) / scale) - jnp.log(scale)) + given_draws
 
+    @property
+    def has_own_draw(self) -> bool:
+        """Without noise; a subclass may choose in another way."""
+        return type(self) is Thompson and is_zero(self.tau)
+
+    def log_prob_given_own_draw(self, state: ArmStatistics, arm: Int[Array, ""], standard: Float[Array, ""]) -> Float[Array, ""]:
+        """That the draws of all other arms are below it."""
+        location, scale = self.posterior(state)
+        own = jnp.arange(location.shape[0], dtype=arm.dtype) == arm
+        draw = jnp.sum(jnp.where(own, location + standard * scale, 0))
+        return jnp.sum(jnp.where(own, 0, log_ndtr((draw - location) / scale)))
+
     def given(self, draws: Float[Array, "steps arms"]) -> "RecordedThompson":
         """The same policy in one trial whose draws are known: what the paper conditions on."""
         return RecordedThompson(policy=self, draws=draws)

@@ -57,6 +57,8 @@ def test_thirds_are_among_logs_at_the_same_means():
     found = summarise_estimates(estimate, logs)
     np.testing.assert_allclose(found.rmse_by_pulls**2, [(1 + 16) / 2, (4 + 25) / 2, (9 + 36) / 2])
     np.testing.assert_allclose(found.relative_rmse_by_pulls, found.rmse_by_pulls / 2)
+    spread = np.array([16 - 1, 25 - 4, 36 - 9]) / 2  # the standard error of an average of two squares
+    np.testing.assert_allclose(found.rmse_by_pulls_stderr, spread / (2 * found.rmse_by_pulls))
 
 
 def test_the_sample_mean_has_the_bias_that_is_measured():

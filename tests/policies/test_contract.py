@@ -296,6 +296,21 @@ def test_thompson_posterior_is_the_papers():
     np.testing.assert_allclose(scale, [precision**-0.5], rtol=1e-6)
 
 
+def test_thompson_given_its_own_draw_averages_to_its_probability():
+    """By Gauss-Hermite quadrature over the draw; with noise, or in a subclass that may choose in another way, there is none."""
+    policy = jb.Thompson(prior_mean=0.5, prior_sigma=2.0)
+    state = jb.policies.ArmStatistics(pulls=jnp.array([1, 3, 8]), total=jnp.array([0.2, 2.0, 4.5]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    arms = jnp.arange(3, dtype=jnp.int32)
+    of_nodes = jax.vmap(policy.log_prob_given_own_draw, (None, None, 0))
+    given = jax.vmap(of_nodes, (None, 0, None))(state, arms, jnp.asarray(nodes, jnp.float32))
+    average = np.exp(np.asarray(given)) @ weights / weights.sum()
+    np.testing.assert_allclose(average, np.exp(policy.log_probs(state)), rtol=1e-4)
+    assert policy.has_own_draw
+    assert not jb.Thompson(tau=1.0).has_own_draw
+    assert not jb.BetaThompson().has_own_draw
+
+
 def test_one_arm_is_always_pulled(name):
     policy = CONTRACT[name]
     after = jax.jit(lambda reward: policy.log_probs(policy.update(policy.init(1), jnp.int32(0), reward)))

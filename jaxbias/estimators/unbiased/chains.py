@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from jaxbias._core.randomness import flattened
+from jaxbias.estimators.unbiased.averaging import Chain, average_rounds
 from jaxbias.estimators.unbiased.exchanges import exchange
 from jaxbias.estimators.unbiased.orders import IMPOSSIBLE, Order, Question, Setup, chosen_log_probs, read_order
 from jaxbias.estimators.unbiased.resimulation import couple, insert
@@ -43,36 +43,13 @@ WITHOUT_NOISE = Moves(exchanges=0, insertions=0, couplings=4)  # its choices lea
 COSTLY = Moves(exchanges=1, insertions=2, couplings=0, inserts_narrowly=True)
 
 
-class Chain(NamedTuple):
-    """What a half of a chain gave: averages and variances of the arms' openings, and the share of accepted proposals."""
-
-    mean: Float[Array, "*halves arms"]
-    variance: Float[Array, "*halves arms"]
-    accepted: Float[Array, "*halves"]
-
-
 def run_chain(key: PRNGKeyArray, setup: Setup, question: Question, num_rounds: int, moves: Moves) -> Chain:
     """One chain from the log, as two halves, and its averages."""
     start = read_order(setup, question, question.arms, question.rewards)
     value_of = lambda order: question.opening.T @ order.rewards
-    origin = value_of(start)
     possible = jnp.min(chosen_log_probs(question, start)) > IMPOSSIBLE  # a chain never leaves what is possible
-
-    def one_round(carry: Any, key: PRNGKeyArray) -> Any:
-        order, total, squares, accepted = carry
-        order, taken = _move(key, setup, question, order, moves)
-        value = value_of(order) - origin
-        return (order, total + value, squares + jnp.square(value), accepted + taken), None
-
-    def half(order: Order, keys: Any) -> tuple[Order, Chain]:
-        nothing = jnp.zeros_like(origin)
-        (order, total, squares, accepted), _ = jax.lax.scan(one_round, (order, nothing, nothing, nothing[0]), keys)
-        mean = total / len(keys)
-        found = jnp.where(possible, mean + origin, jnp.nan)
-        return order, Chain(found, squares / len(keys) - jnp.square(mean), accepted / len(keys))
-
-    keys = jax.random.split(flattened(key), (2, num_rounds // 2))
-    return jax.lax.scan(half, start, keys)[1]
+    move = lambda key, order: _move(key, setup, question, order, moves)
+    return average_rounds(key, start, move, value_of, possible, num_rounds)
 
 
 def _move(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, moves: Moves) -> tuple[Order, Array]:

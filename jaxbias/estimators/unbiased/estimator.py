@@ -19,9 +19,11 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.settings import is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate
-from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Chain, Moves, run_chain
+from jaxbias.estimators.unbiased.averaging import Chain
+from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
 from jaxbias.estimators.unbiased.orders import Question, Setup
+from jaxbias.estimators.unbiased.own_draws import run_drawn_chains
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
 from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards, check_whole
 from jaxbias.likelihood import is_random, replayed_log_probs
@@ -32,6 +34,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
 MOST_COSTLY_ROUNDS = 4 * MOST_ROUNDS  # a round of a costly policy evaluates every choice three times, another's twelve
+OWN_DRAWS = 80_000_000  # steps x arms x chains x rounds of the chains that have draws: most of a minute on one core
 INTEGRALS = 50_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
@@ -106,6 +109,8 @@ def unbiased(
 def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
     """Fewer for a policy whose probabilities are integrals: as many evaluations as take a minute."""
     cost = policy.log_prob_cost(history.num_arms)
+    if cost > 1 and policy.has_own_draw:
+        return int(np.clip(OWN_DRAWS // (num_chains * history.num_steps * history.num_arms), FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
     each = int(num_chains * history.num_steps * cost * COSTLY.evaluations)
     return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
 
@@ -199,7 +204,7 @@ def _run(
     num_chains: int,
     num_rounds: int,
     sums_only: bool,
-    moves: Moves,
+    moves: Moves | None,
     chunks: LogChunks,
 ) -> Chain:
     setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.seen_steps)
@@ -208,7 +213,9 @@ def _run(
         key, log = trial
         sigma = jnp.sqrt(family.variance(jnp.zeros(log.num_arms, log.rewards.dtype))) if sums_only else None
         question = _ask(log, sigma)
-        run = lambda own: run_chain(own, setup, question, num_rounds, moves)
+        if moves is None:
+            return run_drawn_chains(key, setup, question, num_chains, num_rounds)
+        run = partial(run_chain, setup=setup, question=question, num_rounds=num_rounds, moves=moves)
         return jax.vmap(run)(jax.random.split(key, num_chains))
 
     return chunks.map(one, (keys, logs))
@@ -241,10 +248,11 @@ def _movable(logs: History) -> Bool[Array, "trials arms"]:
     return differ & (logs.statistics.pulls > _opening_pulls(logs).astype(jnp.int32))
 
 
-def _moves(policy: Any, logs: History) -> Moves:
-    """Which moves the chains have: those of a policy with noise, unless a log shows that it has none."""
+def _moves(policy: Any, logs: History) -> Moves | None:
+    """Which moves the chains have: those of a policy with noise, unless a log shows that it has none; None for chains that have
+    the draws too."""
     if policy.log_prob_cost(logs.num_arms) > 1:
-        return COSTLY
+        return None if policy.has_own_draw else COSTLY
     if not is_concrete((policy, logs)):
         return WITH_NOISE
     first = jax.tree.map(lambda leaf: leaf[0], logs)

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.unbiased.orders import (
     Order,
@@ -26,8 +26,8 @@ def exchange(key: PRNGKeyArray, setup: Setup, question: Question, order: Order) 
     """One exchange in each window, each accepted with the ratio of the probabilities; also the share of steps that moved."""
     cut, draw, accept = jax.random.split(key, 3)
     num_steps, dtype = order.arms.shape[0], order.rewards.dtype
-    window, start, end = _windows(cut, question)
-    partner = _partners(draw, question, order, window, start, end)
+    window, start, end = windows_of(cut, question)
+    partner = partners_of(draw, question, order.arms, order.rewards, (window, start, end))
     proposed = read_order(setup, question, order.arms[partner], order.rewards[partner])
     gain = chosen_log_probs(question, proposed) - chosen_log_probs(question, order)
     ratio = jax.ops.segment_sum(gain, window, num_segments=num_steps + 1)
@@ -36,7 +36,10 @@ def exchange(key: PRNGKeyArray, setup: Setup, question: Question, order: Order) 
     return take(likely[window], proposed, order), jnp.mean(moved.astype(dtype))
 
 
-def _windows(key: PRNGKeyArray, question: Question) -> tuple[Int[Array, " steps"], Int[Array, " steps"], Int[Array, " steps"]]:
+Window = tuple[Int[Array, " steps"], Int[Array, " steps"], Int[Array, " steps"]]
+
+
+def windows_of(key: PRNGKeyArray, question: Question) -> Window:
     """The window of each step, where it begins and where it ends: of one size, from two steps to all, and of whole batches."""
     size, shift, kind = jax.random.uniform(key, (3,))
     num_steps, num_arms = question.opening.shape
@@ -49,17 +52,17 @@ def _windows(key: PRNGKeyArray, question: Question) -> tuple[Int[Array, " steps"
     return window, (ends - sizes)[window], ends[window]
 
 
-def _partners(
-    key: PRNGKeyArray, question: Question, order: Order, window: Array, start: Array, end: Array
+def partners_of(
+    key: PRNGKeyArray, question: Question, arms: Int[Array, " steps"], rewards: Float[Array, " steps"], windows: Window
 ) -> Int[Array, " steps"]:
     """The step that each step changes places with, itself for most; which ones depends on nothing that the exchange changes."""
-    num_steps = order.arms.shape[0]
-    drawn = [values[window] for values in uniforms(key, 3, num_steps, order.rewards.dtype)]
-    steps, arms = jnp.arange(num_steps, dtype=jnp.int32), order.arms
+    num_steps, (window, start, end) = arms.shape[0], windows
+    drawn = [values[window] for values in uniforms(key, 3, num_steps, rewards.dtype)]
+    steps = jnp.arange(num_steps, dtype=jnp.int32)
     openings = jnp.clip(jnp.sum(question.opening > 0).astype(jnp.int32) - start, 0, end - start)
     of_opening = (openings > 0) & (drawn[0] < OPENING)
     one = start + pick(drawn[1], jnp.where(of_opening, openings, end - start))
-    pulls = statistics_around(question, order).pulls
+    pulls = statistics_around(question, arms, rewards).pulls
     arm = arms[one]
     earlier = pulls[start, arm]
     inside = pulls[end, arm] - earlier

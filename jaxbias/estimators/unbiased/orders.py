@@ -78,9 +78,9 @@ def chosen_log_probs(question: Question, order: Order) -> Float[Array, " steps"]
     return jnp.where(question.forced & ~stopped, 0, jnp.maximum(chosen, IMPOSSIBLE))
 
 
-def statistics_around(question: Question, order: Order) -> ArmStatistics:
+def statistics_around(question: Question, arms: Int[Array, " steps"], rewards: Float[Array, " steps"]) -> ArmStatistics:
     """Pulls and sums before each step and after the last, (steps + 1, arms)."""
-    before = statistics_before(order.arms, order.rewards, question.pulls.shape[0])
+    before = statistics_before(arms, rewards, question.pulls.shape[0])
     pulls = jnp.concatenate([before.pulls, question.pulls[None]])
     return ArmStatistics(pulls=pulls, total=jnp.concatenate([before.total, question.total[None].astype(before.total.dtype)]))
 

@@ -1,14 +1,14 @@
 """Windows of one width that a log is cut into, and the rewards of some arms reordered within them."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from jaxbias.estimators.unbiased.orders import Order, Question, pick, steps_of_arms
+from jaxbias.estimators.unbiased.orders import Question, pick, steps_of_arms
 from jaxbias.policies import ArmStatistics
 
 FIRST = 0.6  # of the reorderings are of an arm's first reward in the window
@@ -60,14 +60,14 @@ def cut(key: PRNGKeyArray, num_steps: int, width: int, around: ArmStatistics) ->
 def reorder(
     key: PRNGKeyArray,
     question: Question,
-    order: Order,
+    state: Any,
     windows: Windows,
     around: ArmStatistics,
     which: Bool[Array, "rows arms"],
 ) -> Float[Array, " steps"]:
-    """All rewards arm after arm, with those of some arms in some rows reordered."""
-    steps = steps_of_arms(question, order.arms, around.pulls[:-1])
-    rewards = order.rewards[steps]
+    """All rewards arm after arm, with those of some arms in some rows reordered; the state has `arms` and `rewards`."""
+    steps = steps_of_arms(question, state.arms, around.pulls[:-1])
+    rewards = state.rewards[steps]
     if question.sigma is None:
         return _swap(key, question, rewards, windows, which)
     return _rotate(key, question, rewards, windows.row[steps], which)

@@ -47,7 +47,7 @@ class Proposal(NamedTuple):
 def insert(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, width: int) -> tuple[Order, Array]:
     """One insertion in each window of this width, accepted or not; also the share of steps in windows that were accepted."""
     keys = jax.random.split(key, 5)
-    around = statistics_around(question, order)
+    around = statistics_around(question, order.arms, order.rewards)
     windows = cut(keys[0], order.arms.shape[0], width, around)
     arm = jax.random.randint(keys[4], windows.start.shape, 0, len(question.pulls), jnp.int32)
     which = arm[:, None] == jnp.arange(len(question.pulls), dtype=jnp.int32)[None]
@@ -67,7 +67,7 @@ def insert(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, wi
 def couple(key: PRNGKeyArray, setup: Setup, question: Question, order: Order, width: int) -> tuple[Order, Array]:
     """One coupling in each window of this width, accepted or not; also the share of steps in windows that were accepted."""
     keys = jax.random.split(key, 5)
-    around = statistics_around(question, order)
+    around = statistics_around(question, order.arms, order.rewards)
     windows = cut(keys[0], order.arms.shape[0], width, around)
     num_arms = len(question.pulls)
     renews, how_many = uniforms(keys[1], 2, len(windows.start), order.rewards.dtype)

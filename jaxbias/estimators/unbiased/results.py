@@ -10,7 +10,7 @@ from jaxbias._core.jit import compiled
 from jaxbias.estimators.estimate import Estimate, Status, first_status
 from jaxbias.estimators.intervals import bounded_interval, edge_interval, normal_quantile, student_quantile
 from jaxbias.estimators.sample_mean import squares_within
-from jaxbias.estimators.unbiased.chains import Chain
+from jaxbias.estimators.unbiased.averaging import Chain
 from jaxbias.history import History
 from jaxbias.rewards import BaseFamily, UnknownSigma
 

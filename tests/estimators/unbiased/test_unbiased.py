@@ -10,10 +10,14 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.bias import exact_distribution
-from jaxbias.estimators.unbiased import estimator
-from jaxbias.estimators.unbiased.chains import Chain, Moves
+from jaxbias.estimators.unbiased import estimator, own_draws
+from jaxbias.estimators.unbiased.averaging import Chain
+from jaxbias.estimators.unbiased.chains import Moves
 from jaxbias.estimators.unbiased.enumeration import all_orders, count_orders
+from jaxbias.estimators.unbiased.orders import Setup
 from jaxbias.estimators.unbiased.results import from_chains
+from jaxbias.history import check_history
+from jaxbias.likelihood import statistics_before
 from tests.conftest import KINDS, POLICIES
 
 KEY = jax.random.key(1)
@@ -107,6 +111,40 @@ def test_insertions_alone_agree_with_the_enumeration(monkeypatch):
     assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
 
 
+def test_chains_with_draws_agree_with_the_enumeration(monkeypatch):
+    """Thompson sampling with three arms, in steps and in batches of two; with first steps that are exchanged alone."""
+    policy = jb.Thompson()
+    monkeypatch.setattr(own_draws, "SMALLEST", 1)
+    monkeypatch.setattr(own_draws, "PARTS", (own_draws.Part(1, 6, 2, 1), own_draws.Part(2, 6, 2, 1)))
+    for sizes in (None, (1, 1, 1, 2, 3)):
+        given = (jax.random.key(4), policy, jb.Normal(), [0.5, 0.3, 0.4])
+        log = jb.simulate(*given, num_steps=8, batch_size=sizes, progress=False)
+        monkeypatch.setattr(estimator, "MOST_ORDERS", 10**6)
+        exact = jb.unbiased(KEY, log, policy)
+        assert int(exact.diagnostics["orders"]) > 100
+        monkeypatch.setattr(estimator, "MOST_ORDERS", 0)
+        chains = jb.unbiased(KEY, log, policy, num_chains=64, num_rounds=300)
+        error = np.maximum(np.asarray(chains.diagnostics["monte_carlo_error"]), 1e-6)
+        assert np.max(error) < 0.05
+        assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
+
+
+def test_draws_start_from_their_distribution_given_the_log():
+    """The mean of each step's own draw, by quadrature over a standard Normal variable; a forced step says nothing of it."""
+    policy = jb.Thompson()
+    log = jb.simulate(jax.random.key(4), policy, jb.Normal(), [0.5, 0.3, 0.4], num_steps=8, progress=False)
+    log = check_history(log)
+    question, before = estimator._ask(log, None), statistics_before(log.arms, log.rewards, 3)
+    draws, possible = own_draws._start(KEY, Setup(policy=policy, stop=None, seen=None), question, 4000)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    given = jax.vmap(jax.vmap(policy.log_prob_given_own_draw, (None, None, 0)), (0, 0, None))
+    density = np.exp(np.asarray(given(before, log.arms, jnp.asarray(nodes, log.rewards.dtype)))) * weights
+    expected = np.where(np.asarray(log.forced_steps), 0, density @ nodes / density.sum(axis=1))
+    assert bool(possible)
+    assert np.max(np.abs(np.asarray(draws).mean(axis=0) - expected)) < 4 / np.sqrt(4000)
+    assert np.max(np.abs(expected)) > 0.3
+
+
 def test_a_log_of_one_arm_is_its_sample_mean():
     """Without a choice all orders are equally likely: by enumeration, and for Normal rewards given the sum."""
     log = jb.History(arms=jnp.zeros(6, jnp.int32), rewards=jnp.array([1.0, 3.0, 2.0, 0.0, 0.0, 5.0]), num_arms=1)
@@ -169,7 +207,7 @@ def test_without_adaptivity_chains_average_to_the_sample_means(family, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [None, jb.Normal()], ids=["sets", "sums"])
-@pytest.mark.parametrize("name", ["lil-ucb", "greedy", "epsilon-greedy"])
+@pytest.mark.parametrize("name", ["lil-ucb", "greedy", "epsilon-greedy", "thompson"])
 def test_no_bias_in_the_settings_of_the_paper(name, family):
     """By chains of any length, as each starts in equilibrium; and the standard error is right on average."""
     mean = np.array([1.0, 0.75, 0.5, 0.38, 0.25], np.float32)
