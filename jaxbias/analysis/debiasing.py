@@ -1,7 +1,6 @@
 """From a log to a corrected estimate: whether the policy fits, what every method estimates, and which one to believe."""
 
 import dataclasses
-import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -15,10 +14,11 @@ from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.candidates import evaluate_candidates
 from jaxbias.analysis.few_pulls import find_few_pulls
-from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
+from jaxbias.analysis.findings import Analysis, Checked, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
-from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
+from jaxbias.analysis.limits import bias_trials, evaluated_logs, interval_paths, matching_paths, too_long, too_slow
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate
+from jaxbias.analysis.waiting import Clock, Progress, Stage, by_worth, expected_seconds
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
 from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
@@ -32,15 +32,6 @@ from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
 from jaxbias.rewards import Family, Normal, UnknownSigma
 from jaxbias.stopping import StoppingRule
-
-
-class Stage(enum.StrEnum):
-    """A part of the work; while methods run, `progress` gets their names."""
-
-    READING = "reading the log"
-    REPLAYING = "replaying the policy"
-    EVALUATING = "evaluating the methods"
-    SIMULATING = "simulating the bias"
 
 
 def debias(
@@ -57,7 +48,8 @@ def debias(
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
     evaluate: bool = True,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    budget: float | None = None,
     **reading: Any,
 ) -> Analysis:
     """Analyses one log of an adaptive experiment. It computes in float64, whatever JAX is set to.
@@ -79,7 +71,10 @@ def debias(
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
         evaluate: whether to simulate logs like this one at the estimates and recommend the method that does best on them; without
             it, or in a log too long for that, the recommendation is the method that assumes the least.
-        progress: called before each part of the work with a `Stage` or the name of a method.
+        progress: called before each part of the work with its name, a `Progress`: a `Stage` or the name of a method, which also
+            says the time left and, as soon as it is known, whether the policy fits.
+        budget: seconds that are spent on the methods in the order of their worth. A part that would probably end later is left
+            out, and `left_out` of the result names it; a part that has begun is not interrupted.
         reading: other arguments of `read_log`.
 
     >>> import jax, pandas, jaxbias as jb
@@ -89,14 +84,14 @@ def debias(
     >>> analysis.recommended.corrects, analysis.fit.fits
     (True, True)
     """
-    report = progress or (lambda _: None)
+    clock = Clock(progress, budget)
     check_level(level)
     if not isinstance(log, Log):
-        report(Stage.READING)
+        clock.start(Stage.READING)
         log = read_log(log, **reading)
     with jax.enable_x64(True):
         ending = {"stop": stop, "num_steps": num_steps}
-        request = Request(methods, level, fit, ending, evaluate, report)
+        request = Request(methods, level, fit, ending, evaluate, clock)
         return _analyse(key, _prepare(log, opening, allocation), policy, family, request)
 
 
@@ -109,7 +104,7 @@ class Request(NamedTuple):
         fit: settings of the policy to be estimated first.
         ending: the rule that could stop the experiment, and how many steps it could have had.
         evaluate: whether the methods are evaluated on logs like this one.
-        report: called before each part of the work.
+        clock: reports each part of the work, and knows the time that is left for it.
     """
 
     methods: Sequence[str] | None
@@ -117,7 +112,7 @@ class Request(NamedTuple):
     fit: Sequence[str]
     ending: dict[str, Any]
     evaluate: bool
-    report: Callable[[str], None]
+    clock: Clock
 
 
 def _prepare(log: Log, opening: str, allocation: str) -> Log:
@@ -140,7 +135,9 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     _check(history, policy, family, request.level)
     fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
-    comparison = _compare(comparison_key, log, policy, family, request)
+    if fit is not None:
+        request.clock.start(Stage.CHECKED, Checked(policy=policy, fit=fit, log=log, labels=log.labels))
+    comparison = _compare(comparison_key, log, policy, family, fit, request)
     evaluation = _evaluate(evaluation_key, history, policy, family, fit, comparison, request)
     recommended = recommend(comparison, policy, fit, evaluation)
     estimate = comparison.estimates[recommended.method]
@@ -164,6 +161,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         distrust=_distrust(fit, recommended, comparison),
         key_words=key_words(key),
         influence=find_influence(estimate, history, family, policy),
+        left_out=tuple(request.clock.left_out),
     )
 
 
@@ -182,7 +180,7 @@ def _replay(
     """The policy with its fitted settings, these settings, and whether it explains the choices."""
     if policy is None:
         return None, {}, None
-    request.report(Stage.REPLAYING)
+    request.clock.start(Stage.REPLAYING)
     fitted = {}
     if request.fit:
         try:
@@ -192,30 +190,35 @@ def _replay(
     return policy, fitted, check_fit(key, history, policy)
 
 
-def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Request) -> Comparison:
+def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, fit: PolicyFit | None, request: Request) -> Comparison:
     """Every method that was asked for, or else every one that applies and is fast enough."""
     history, methods, slow = log.history, request.methods, {}
     if methods is None:
         methods = [name for name, method in METHODS.items() if method.by_default and not missing_needs(method, history)]
-        slow = too_slow(history, policy, family)
+        slow = too_slow(history, policy, family, fit)
     else:
         check_methods(methods)
-    left_out = too_long(history, methods) | slow
+    left_out = too_long(history, policy, family, methods) | slow
+    methods = [name for name in methods if name not in left_out]
+    fits = fit is not None and fit.fits
+    request.clock.plan(expected_seconds(history, policy, family, by_worth(methods), fits, request.evaluate))
     propensities = None if log.propensity is None else np.where(np.isnan(log.propensity), 1.0, log.propensity)
     comparison = compare(
         key,
         history,
         policy,
         family,
-        methods=tuple(name for name in methods if name not in left_out),
+        methods=methods if request.clock.budget is None else by_worth(methods),
         level=request.level,
         propensities=propensities,
         scale=sigma_within_arms(history, family) if isinstance(family, UnknownSigma) else None,
-        num_paths=matching_paths(history, policy),
-        progress=request.report,
+        num_paths=matching_paths(history, policy, family),
+        interval_paths=interval_paths(history, policy, family),
+        progress=request.clock.start,
         **request.ending,
     )
-    return dataclasses.replace(comparison, reasons=comparison.reasons | left_out)
+    estimates = {name: comparison.estimates[name] for name in METHODS if name in comparison.estimates}
+    return dataclasses.replace(comparison, estimates=estimates, reasons=comparison.reasons | left_out)
 
 
 def _evaluate(
@@ -228,21 +231,23 @@ def _evaluate(
     request: Request,
 ) -> Evaluation | None:
     """How the methods do on logs simulated at the estimates; None where there is nothing to correct, or no choice, or no time."""
-    number, methods = evaluated_logs(history), to_evaluate(comparison, request.methods or ())
+    number, methods = evaluated_logs(history, policy, family), to_evaluate(comparison, request.methods or ())
     known = fit is not None and fit.fits and complete_policy(policy).is_adaptive
     unpulled = bool(np.any(comparison.pulls == 0))
     if not (request.evaluate and known and number) or unpulled or len(set(methods) - {"sample_mean"}) < 2:
         return None
-    request.report(Stage.EVALUATING)
+    if not request.clock.has_room(Stage.EVALUATING):
+        return None
+    request.clock.start(Stage.EVALUATING)
     return evaluate_candidates(key, history, policy, family, comparison, methods, number, **request.ending)
 
 
 def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, request: Request) -> ArmBias | None:
     """At the recommended means; None where the policy is not known, or the log is too long to be simulated."""
-    num_trials = bias_trials(history)
-    if policy is None or not num_trials:
+    num_trials = bias_trials(history, policy, family)
+    if policy is None or not num_trials or not request.clock.has_room(Stage.SIMULATING):
         return None
-    request.report(Stage.SIMULATING)
+    request.clock.start(Stage.SIMULATING)
     return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
 
 

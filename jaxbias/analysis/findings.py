@@ -205,6 +205,15 @@ class Distrust(enum.Enum):
     NOT_CONVERGED = enum.auto()  # for an arm that was pulled
 
 
+class Checked(NamedTuple):
+    """What is known once the policy was replayed over the log, before any method has run; named as in `Analysis`."""
+
+    policy: Any
+    fit: PolicyFit
+    log: Log
+    labels: tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis:
     """One log, corrected.
@@ -224,6 +233,7 @@ class Analysis:
         distrust: the reasons not to trust the recommended figures; empty where there are none.
         key_words: the data of the random key.
         influence: the rows that move the recommended estimates most; None where that is not known.
+        left_out: the methods and stages for which a budget of time had no room.
     """
 
     log: Log
@@ -241,6 +251,7 @@ class Analysis:
     distrust: tuple[Distrust, ...]
     key_words: tuple[int, ...]
     influence: Influence | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def estimate(self) -> Estimate:

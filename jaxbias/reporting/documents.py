@@ -65,6 +65,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "fitted": {name: value._asdict() for name, value in analysis.fitted.items()},
         "not_applicable": {name: why.describe(name_of) for name, why in analysis.comparison.reasons.items()},
         "influence": analysis.influence and _influence_document(analysis.influence, labels),
+        "left_out": analysis.left_out,
         "level": analysis.comparison.level,
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),

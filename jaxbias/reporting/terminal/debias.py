@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxbias._core.errors import NameOf
+from jaxbias.reporting.extremes import describe_rest, shown_arms
 from jaxbias.reporting.formatting import count, figure, interval, level, number
 from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
@@ -18,17 +19,22 @@ EVALUATION_TITLE = "How the methods do on logs simulated at these estimates"
 MOST_ARMS = 10  # for which every method is printed; with more arms, only the recommended one and the sample mean
 
 
-def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) -> None:
+def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str, all_arms: bool = False) -> None:
     """Prints whether the policy fits, the corrected means, the estimates of every method, and what they mean.
 
-    `name_of` says how the reader calls an argument of the library.
+    `name_of` says how the reader calls an argument of the library; `all_arms`, whether every one of many arms is printed.
     """
     from jaxbias.reporting.sentences import describe_distrust, sentences  # here, as it imports JAX
     from jaxbias.reporting.statuses import describe_doubts
 
     console, found = make_console(), sentences(analysis)
     say(console, found[0])
-    _print_main(console, analysis)
+    shown = shown_arms(analysis, all_arms)
+    _print_main(console, analysis, shown)
+    if rest := describe_rest(
+        len(analysis.labels), len(shown), f"the report and the JSON document, and {name_of('all_arms')} prints them"
+    ):
+        say(console, rest)
     if len(analysis.labels) <= MOST_ARMS:
         _print_methods(console, analysis)
         for doubt in describe_doubts(analysis):
@@ -49,7 +55,7 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
         say(console, sentence)
 
 
-def _print_main(console: Console, analysis: "Analysis") -> None:
+def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> None:
     title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method}"
     columns = (
         "arm",
@@ -61,7 +67,9 @@ def _print_main(console: Console, analysis: "Analysis") -> None:
     )
     table = make_table(title, *columns, left=(0,))
     sample_mean, bias = analysis.comparison.estimates.get("sample_mean"), analysis.bias
-    for arm, name in enumerate(_names(analysis)):
+    names = _names(analysis)
+    for arm in shown:
+        name = names[arm]
         naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
         off = "" if bias is None else figure(bias.bias[arm], bias.stderr[arm])
         add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
