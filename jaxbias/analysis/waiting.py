@@ -112,7 +112,7 @@ class Clock:
         self._current, self._since = "", now
 
     def _pace(self) -> float:
-        """What the parts that are done took, over what was expected; from the outset five seconds count as having taken as long as expected."""
+        """What the parts that are done took, over what was expected of them and five seconds more, which weigh little."""
         return min(max((self._done + 5) / (self._foreseen + 5), FASTEST), SLOWEST)
 
     def _left(self) -> float:
