@@ -82,7 +82,7 @@ def too_long(history: History, policy: Any, family: Any, methods: Sequence[str])
 
 def too_slow(history: History, policy: Any, family: Any, fit: PolicyFit | None = None) -> dict[str, ArgumentError]:
     """The methods that are left out unless they are asked for by name, with the reason."""
-    return _slow_paths(history, policy, family, fit) | _slow_integrals(history, policy, family)
+    return _slow_integrals(history, policy, family) | _slow_paths(history, policy, family, fit)
 
 
 def _slow_paths(history: History, policy: Any, family: Any, fit: PolicyFit | None) -> dict[str, ArgumentError]:
@@ -99,7 +99,7 @@ def _slow_paths(history: History, policy: Any, family: Any, fit: PolicyFit | Non
     if problem is None:
         return {}
     reason = ArgumentError("methods", subject="simulations", problem=problem, remedy=remedy)
-    return {name: reason for name, method in METHODS.items() if method.cost is Cost.SIMULATION}
+    return {name: reason for name, method in METHODS.items() if method.cost in (Cost.SIMULATION, Cost.WEIGHTED_PATHS)}
 
 
 def _slow_integrals(history: History, policy: Any, family: Any) -> dict[str, ArgumentError]:

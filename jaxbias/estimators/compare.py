@@ -192,6 +192,8 @@ def compare(
                 progress(name)
             apply = intervals.of if METHODS[name].inverts else apply_method
             estimates[name] = apply(METHODS[name], {**question, "key": own_key})
+            if progress is not None:  # JAX returns before the numbers are there, and the next method would seem to take the time
+                jax.block_until_ready(estimates[name])
         except ArgumentError as error:
             reasons[name] = error
     if not estimates:

@@ -63,7 +63,7 @@ def test_simulations_that_cannot_help_are_left_out_where_they_take_long(monkeypa
     assert limits.too_slow(SINGLE, jb.Uniform(), jb.Normal()) == {}
     monkeypatch.setattr(limits, "LITTLE_WORK", 1)
     found = limits.too_slow(SINGLE, jb.Uniform(), jb.Normal())
-    assert set(found) == {"mean_matching", "test_inversion", "bias_corrected"}
+    assert {"mean_matching", "test_inversion", "bias_corrected", "conditional_mle"} <= set(found)
     assert str(found["mean_matching"]).startswith("simulations have nothing to correct")
     monkeypatch.setattr(limits, "MOST_WORK", 1)
     assert "take several minutes" in str(limits.too_slow(SINGLE, jb.LilUCB(), jb.Normal())["mean_matching"])
