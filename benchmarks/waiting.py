@@ -1,6 +1,6 @@
 """Acceptance of `jaxbias debias` by the processor time of real and simulated logs, run by hand.
 
-    pip download obp==0.4.1 --no-deps -d FOLDER        # the sample of the Open Bandit Dataset is inside; it is not part of jaxbias
+    pip download obp==0.4.1 --no-deps -d FOLDER    # the sample of the Open Bandit Dataset is inside
     python benchmarks/waiting.py FOLDER/obp-0.4.1-py3-none-any.whl
 
 Each log is analysed by the command line in a process of its own, with an empty cache and again with a full one.

@@ -54,7 +54,7 @@ def path_cost(history: History, policy: Any, family: Any) -> float:
     if not is_zero(getattr(own, "tau", 0.0)):
         step = max(step, num_arms / NOISY_ARMS)
     step = max(step, own.log_prob_cost(num_arms))  # drawing from posteriors grows with the arms as the integral over them does
-    each = own.choice_cost(num_arms) if draws_batches(history, policy, family) else 1.0
+    each = max(own.choice_cost(num_arms), 1.0) if draws_batches(history, policy, family) else 1.0
     return looks_of(history, policy, family) * each * step
 
 

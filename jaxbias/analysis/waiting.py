@@ -124,7 +124,7 @@ def by_worth(methods: Sequence[str]) -> list[str]:
 
     def rank(name: str) -> tuple[bool, float]:
         preference = METHODS[name].preference
-        return METHODS[name].cost is not Cost.SUMS, float("inf") if preference is None else preference
+        return METHODS[name].cost is not Cost.SUMS, float("inf") if preference is None else float(preference)
 
     return sorted(methods, key=rank)
 

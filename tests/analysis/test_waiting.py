@@ -32,8 +32,8 @@ def test_the_clock_learns_how_fast_the_machine_is():
 def test_a_budget_has_room_for_sums_and_for_what_ends_in_time():
     clock = Clock(None, 20.0, now=lambda: 0.0)
     clock.plan({"confidence_sequence": 50.0, "mean_matching": 19.0, "conditional_mle": 21.0, Stage.EVALUATING: 30.0})
-    clock.start("confidence_sequence")
-    clock.start("mean_matching")
+    assert clock.has_room("confidence_sequence")
+    assert clock.has_room("mean_matching")
     with pytest.raises(ArgumentError, match="budget leaves no time: 20 s"):
         clock.start("conditional_mle")
     assert not clock.has_room(Stage.EVALUATING)
@@ -53,9 +53,9 @@ def test_a_batched_log_costs_its_batches_and_not_its_rows():
     ten_times = jb.History(arms=jnp.arange(4000) % 4, rewards=jnp.zeros(4000), num_arms=4, batch_sizes=(1000,) * 4)
     assert limits.path_cost(ten_times, *BETA) == limits.path_cost(BATCHED, *BETA)
     assert limits.path_cost(SINGLE, *BETA) == 400 * 24  # six times as long for each arm as an index
-    assert limits.evaluated_logs(ten_times, *BETA) == 100
-    seconds = expected_seconds(BATCHED, *BETA, ["sample_mean", "mean_matching"], fits=True, evaluate=True)
-    assert list(seconds) == ["sample_mean", "mean_matching", Stage.EVALUATING, Stage.SIMULATING]
+    assert limits.path_cost(BATCHED, jb.Greedy(), jb.Normal()) >= 4  # a policy that draws nothing costs something too
+    seconds = expected_seconds(BATCHED, *BETA, ["sample_mean", "mean_matching"], fits=True, evaluate=False)
+    assert list(seconds) == ["sample_mean", "mean_matching", Stage.SIMULATING]
     assert seconds["mean_matching"] > seconds["sample_mean"]
 
 
