@@ -68,3 +68,9 @@ def test_simulations_that_cannot_help_are_left_out_where_they_take_long(monkeypa
     monkeypatch.setattr(limits, "MOST_WORK", 1)
     assert "take several minutes" in str(limits.too_slow(SINGLE, jb.LilUCB(), jb.Normal())["mean_matching"])
     assert limits.bias_trials(SINGLE, jb.LilUCB(), jb.Normal()) == 0
+
+
+def test_paths_that_would_fill_the_memory_are_not_weighted():
+    wide = jb.History(arms=jnp.arange(20_000) % 500, rewards=jnp.zeros(20_000), num_arms=500)
+    reason = str(limits.too_slow(wide, jb.LilUCB(), jb.Normal())["conditional_mle"])
+    assert reason.startswith("rows times arms is 10,000,000; it must be at most 524,288")
