@@ -1,7 +1,6 @@
 """From a log to a corrected estimate: whether the policy fits, what every method estimates, and which one to believe."""
 
 import dataclasses
-import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -18,12 +17,13 @@ from jaxbias.analysis.clusters import measure_clusters, widen
 from jaxbias.analysis.decisions import Decisions, decide, find_control, shrinks
 from jaxbias.analysis.drift import Drift, find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
-from jaxbias.analysis.findings import Analysis, Distrust, Recommendation
+from jaxbias.analysis.findings import Analysis, Checked, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
-from jaxbias.analysis.limits import bias_trials, evaluated_logs, matching_paths, too_long, too_slow
+from jaxbias.analysis.limits import bias_trials, evaluated_logs, interval_paths, matching_paths, too_long, too_slow
 from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate, uses_wrong_weights
 from jaxbias.analysis.two_rewards import answer_for, policy_log
+from jaxbias.analysis.waiting import Clock, Progress, Stage, by_worth, expected_seconds
 from jaxbias.bias.at_given_means import ArmBias, bias_at
 from jaxbias.estimators.checks import check_level, check_log
 from jaxbias.estimators.compare import Comparison, check_methods, compare, missing_needs
@@ -42,16 +42,6 @@ from jaxbias.rewards import Family, Normal, UnknownSigma, complete_family
 from jaxbias.stopping import StoppingRule
 
 
-class Stage(enum.StrEnum):
-    """A part of the work; while methods run, `progress` gets their names."""
-
-    READING = "reading the log"
-    REPLAYING = "replaying the policy"
-    EVALUATING = "evaluating the methods"
-    SIMULATING = "simulating the bias"
-    TESTING = "testing differences"
-
-
 def debias(
     key: PRNGKeyArray,
     log: Any,
@@ -68,7 +58,8 @@ def debias(
     batch_size: int | None = None,
     control: Any = None,
     evaluate: bool = True,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    budget: float | None = None,
     **reading: Any,
 ) -> Analysis:
     """Analyses one log of an adaptive experiment. It computes in float64, whatever JAX is set to.
@@ -92,7 +83,10 @@ def debias(
         control: the label of an arm that every other one is compared with.
         evaluate: whether to simulate logs like this one at the estimates and recommend the method that does best on them; without
             it, or in a log too long for that, the recommendation is the method that assumes the least.
-        progress: called before each part of the work with a `Stage` or the name of a method.
+        progress: called before each part of the work with its name, a `Progress`: a `Stage` or the name of a method, which also
+            says the time left and, as soon as it is known, whether the policy fits.
+        budget: seconds that are spent on the methods in the order of their worth. A part that would probably end later is left
+            out, and `left_out` of the result names it; a part that has begun is not interrupted.
         reading: other arguments of `read_log`.
 
     >>> import jax, pandas, jaxbias as jb
@@ -102,15 +96,15 @@ def debias(
     >>> analysis.recommended.corrects, analysis.fit.fits
     (True, True)
     """
-    report = progress or (lambda _: None)
+    clock = Clock(progress, budget)
     check_level(level)
     if not isinstance(log, Log):
-        report(Stage.READING)
+        clock.start(Stage.READING)
         log = read_log(log, **reading)
     log = log if batch_size is None else in_batches(log, batch_size)
     with jax.enable_x64(True):
         ending = {"stop": stop, "num_steps": num_steps}
-        request = Request(methods, level, fit, ending, evaluate, control, report)
+        request = Request(methods, level, fit, ending, evaluate, control, clock)
         prepared = _prepare(log, opening, allocation)
         return answer_for(key, _analyse(key, policy_log(prepared), policy, family, request), prepared)
 
@@ -125,7 +119,7 @@ class Request(NamedTuple):
         ending: the rule that could stop the experiment, and how many steps it could have had.
         evaluate: whether the methods are evaluated on logs like this one, and decisions tested.
         control: the label of the arm that the others are compared with.
-        report: called before each part of the work.
+        clock: reports each part of the work, and knows the time that is left for it.
     """
 
     methods: Sequence[str] | None
@@ -134,7 +128,7 @@ class Request(NamedTuple):
     ending: dict[str, Any]
     evaluate: bool
     control: Any
-    report: Callable[[str], None]
+    clock: Clock
 
 
 def _prepare(log: Log, opening: str, allocation: str) -> Log:
@@ -158,7 +152,9 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     control = find_control(request.control, log)
     fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
-    comparison = _compare(comparison_key, log, policy, family, request)
+    if fit is not None:
+        request.clock.start(Stage.CHECKED, Checked(policy=policy, fit=fit, log=log, labels=log.labels))
+    comparison = _compare(comparison_key, log, policy, family, fit, request)
     clusters = None if log.cluster is None else measure_clusters(history.arms, history.rewards, log.cluster, history.num_arms)
     if clusters is not None:
         comparison = widen(comparison, clusters, complete_family(family).mean_range)
@@ -193,6 +189,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         delays=check_delays(history),
         clusters=clusters,
         drift=_drift(jax.random.fold_in(key, 4), log, policy, family, fit, estimate.mean, request),
+        left_out=tuple(request.clock.left_out),
     )
 
 
@@ -211,7 +208,7 @@ def _replay(
     """The policy with its fitted settings, these settings, and whether it explains the choices."""
     if policy is None:
         return None, {}, None
-    request.report(Stage.REPLAYING)
+    request.clock.start(Stage.REPLAYING)
     fitted = {}
     if request.fit:
         try:
@@ -221,29 +218,34 @@ def _replay(
     return policy, fitted, check_fit(key, history, policy)
 
 
-def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Request) -> Comparison:
+def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, fit: PolicyFit | None, request: Request) -> Comparison:
     """Every method that was asked for, or else every one that applies and is fast enough."""
     history, methods, slow = log.history, request.methods, {}
     if methods is None:
         methods = [name for name, method in METHODS.items() if method.by_default and not missing_needs(method, history)]
-        slow = too_slow(history, policy, family)
+        slow = too_slow(history, policy, family, fit)
     else:
         check_methods(methods)
-    left_out = too_long(history, methods) | slow
+    left_out = too_long(history, policy, family, methods) | slow
+    methods = [name for name in methods if name not in left_out]
+    fits = fit is not None and fit.fits
+    request.clock.plan(expected_seconds(history, policy, family, by_worth(methods), fits, request.evaluate))
     comparison = compare(
         key,
         history,
         policy,
         family,
-        methods=tuple(name for name in methods if name not in left_out),
+        methods=methods if request.clock.budget is None else by_worth(methods),
         level=request.level,
         propensities=log.recorded,
         scale=sigma_within_arms(history, family) if isinstance(family, UnknownSigma) else None,
-        num_paths=matching_paths(history, policy),
-        progress=request.report,
+        num_paths=matching_paths(history, policy, family),
+        interval_paths=interval_paths(history, policy, family),
+        progress=request.clock.start,
         **request.ending,
     )
-    return dataclasses.replace(comparison, reasons=comparison.reasons | left_out)
+    estimates = {name: comparison.estimates[name] for name in METHODS if name in comparison.estimates}
+    return dataclasses.replace(comparison, estimates=estimates, reasons=comparison.reasons | left_out)
 
 
 def _evaluate(
@@ -256,12 +258,14 @@ def _evaluate(
     request: Request,
 ) -> Evaluation | None:
     """How the methods do on logs simulated at the estimates; None where there is nothing to correct, or no choice, or no time."""
-    number, methods = evaluated_logs(history), to_evaluate(comparison, request.methods or ())
+    number, methods = evaluated_logs(history, policy, family), to_evaluate(comparison, request.methods or ())
     known = fit is not None and fit.fits and complete_policy(policy).is_adaptive
     unpulled = bool(np.any(comparison.pulls == 0))
     if not (request.evaluate and known and number) or unpulled or len(set(methods) - {"sample_mean"}) < 2:
         return None
-    request.report(Stage.EVALUATING)
+    if not request.clock.has_room(Stage.EVALUATING):
+        return None
+    request.clock.start(Stage.EVALUATING)
     return evaluate_candidates(key, history, policy, family, comparison, methods, number, **request.ending)
 
 
@@ -272,10 +276,10 @@ def _can_simulate(fit: PolicyFit | None, recommended: Recommendation) -> bool:
 
 def _bias(key: PRNGKeyArray, history: History, policy: Any, family: Any, mean: Any, request: Request) -> ArmBias | None:
     """At the recommended means; None where the policy is not known, or the log is too long to be simulated."""
-    num_trials = bias_trials(history)
-    if policy is None or not num_trials:
+    num_trials = bias_trials(history, policy, family)
+    if policy is None or not num_trials or not request.clock.has_room(Stage.SIMULATING):
         return None
-    request.report(Stage.SIMULATING)
+    request.clock.start(Stage.SIMULATING)
     return bias_at(key, history, policy, family, mean, num_trials=num_trials, **request.ending)
 
 
@@ -294,7 +298,9 @@ def _decide(
     if not (request.evaluate or control is not None) or not simple or not shrinks(family):
         return None
     known = fit is not None and fit.fits and "test_inversion" in comparison.estimates
-    request.report(Stage.TESTING)
+    if known and not request.clock.has_room(Stage.TESTING):
+        return None
+    request.clock.start(Stage.TESTING)
     return decide(key, log.history, policy, family, control, request.level, known, **(request.ending if known else {}))
 
 

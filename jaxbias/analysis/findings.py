@@ -235,6 +235,15 @@ class Distrust(enum.Enum):
     WEIGHTS_OFF = enum.auto()  # the pulls do not agree with the logged weights, which the recommended method uses
 
 
+class Checked(NamedTuple):
+    """What is known once the policy was replayed over the log, before any method has run; named as in `Analysis`."""
+
+    policy: Any
+    fit: PolicyFit
+    log: Log
+    labels: tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis:
     """One log, corrected.
@@ -261,6 +270,7 @@ class Analysis:
         drift: whether the means change over time; None where that was not checked.
         decisions: every arm against a control, the arms that may be the best, and what the policy earned.
         clusters: how alike the rewards of a cluster are, for which the intervals were widened; None where none was named.
+        left_out: the methods and stages for which a budget of time had no room.
     """
 
     log: Log
@@ -285,6 +295,7 @@ class Analysis:
     drift: Drift | None = None
     clusters: Clusters | None = None
     decisions: Decisions | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def estimate(self) -> Estimate:

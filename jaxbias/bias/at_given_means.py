@@ -51,7 +51,7 @@ def bias_at(
         history: one log.
         policy, family: how its arms were chosen, and what its rewards are.
         mean: (arms,), the means that are taken for true; one that is not a number leaves its arm out.
-        num_trials: how many logs are simulated, rounded up to a multiple of 2,048.
+        num_trials: how many logs are simulated; from 2,048 on rounded up to a multiple of it.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.
 
     >>> import jax, jaxbias as jb
@@ -66,16 +66,17 @@ def bias_at(
     check_sigma(family, "a simulation")
     if num_trials < 2:
         raise ArgumentError("num_trials", num_trials, "2 or more")
-    kept, chunks = _kept_arms(history, mean), -(-num_trials // AT_ONCE)
+    size = min(AT_ONCE, num_trials)
+    kept, chunks = _kept_arms(history, mean), -(-num_trials // size)
     check_stop(stop, history.num_arms)
     num_steps = check_num_steps(num_steps, history, stop)
     arms = jnp.asarray(np.searchsorted(kept, np.asarray(history.arms)), jnp.int32)
     policy, family = jax.tree.map(partial(of_arms, kept=kept, num_arms=history.num_arms), (policy, family))
     design = design_of(dataclasses.replace(history, arms=arms), stop, num_steps)
-    average, stderr = _simulate(policy, family, mean[kept], design, key, chunks=chunks)
+    average, stderr = _simulate(policy, family, mean[kept], design, key, chunks=chunks, size=size)
     found = np.full((2, history.num_arms), np.nan)
     found[:, kept] = np.asarray(average, np.float64) - np.asarray(mean[kept], np.float64), np.asarray(stderr, np.float64)
-    return ArmBias(mean=np.asarray(mean), bias=found[0], stderr=found[1], num_trials=chunks * AT_ONCE)
+    return ArmBias(mean=np.asarray(mean), bias=found[0], stderr=found[1], num_trials=chunks * size)
 
 
 def _kept_arms(history: History, mean: Array) -> np.ndarray:
@@ -86,18 +87,18 @@ def _kept_arms(history: History, mean: Array) -> np.ndarray:
     return np.flatnonzero(known)
 
 
-@partial(compiled, static=("chunks",))
+@partial(compiled, static=("chunks", "size"))
 def _simulate(
-    policy: Policy, family: Any, mean: Array, design: Design, key: PRNGKeyArray, chunks: int
+    policy: Policy, family: Any, mean: Array, design: Design, key: PRNGKeyArray, chunks: int, size: int
 ) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
     root = root_words(key)
 
     def one(first: Array) -> tuple[Array, Array, Array]:
-        trials = simulate_paths(trial_words(root, first, AT_ONCE), policy, family, mean, design)
+        trials = simulate_paths(trial_words(root, first, size), policy, family, mean, design)
         average, off, _ = average_pulled(trials)
         return average, jnp.sum(jnp.square(off), axis=0), jnp.sum(trials.pulled, axis=0).astype(average.dtype)
 
-    average, squares, count = jax.lax.map(one, jnp.arange(chunks, dtype=jnp.uint32) * AT_ONCE)
+    average, squares, count = jax.lax.map(one, jnp.arange(chunks, dtype=jnp.uint32) * size)
     total = jnp.sum(count, axis=0)
     overall = jnp.sum(average * count, axis=0) / total  # not a number for an arm that no trial pulled
     spread = jnp.sum(squares + count * jnp.square(average - overall[None]), axis=0) / (total - 1)

@@ -22,7 +22,7 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
 from jaxbias._core.settings import is_concrete
-from jaxbias.bias.moments import BLOCK, Moments, block_moments, merge_blocks, rounded, stderr_of, tree_sum
+from jaxbias.bias.moments import BLOCK, Moments, block_moments, block_of, merge_blocks, rounded, stderr_of, tree_sum
 from jaxbias.bias.sources import BiasSources, Chooser, check_choose, find_sources, source_features
 from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.rewards import Family
@@ -125,7 +125,7 @@ def measure_bias(
     if after is not None and not num_arms <= after <= num_steps:
         raise ArgumentError("after", after, f"from {num_arms} (every arm is pulled once first) to {num_steps}")
     mesh = trial_mesh(math.ceil(num_trials / BLOCK), (root, problem))
-    chunks = split_trials(num_trials, chunk_size, BLOCK, trials_at_once(num_arms), device_count(mesh))
+    chunks = split_trials(num_trials, chunk_size, block_of(num_trials), trials_at_once(num_arms), device_count(mesh))
     asked = Asked(trajectory=trajectory, after=after, choose=choose)
     run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, batching=batching, asked=asked, mesh=mesh)
     merged, snapshots = None, []

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 BLOCK = 256  # trials summed together: a power of two, as the sum is a tree
+FEWEST = 16  # trials of a smaller block: fewer take no less time, and each size is a program of its own
 
 
 class Moments(NamedTuple):
@@ -22,10 +23,20 @@ class Moments(NamedTuple):
     squares: Any
 
 
+def block_of(num_trials: int) -> int:
+    """The block that so few trials need: the trials that are missing from a whole one would only add zeros to its sums.
+
+    >>> block_of(16), block_of(17), block_of(1000)
+    (16, 32, 256)
+    """
+    return min(BLOCK, max(FEWEST, 1 << (num_trials - 1).bit_length()))
+
+
 def block_moments(values: Float[Array, "trials features"], counted: Array) -> Moments:
     """Moments of each block of trials, with the sum in place of the mean: counts stay whole numbers."""
-    values = values.reshape(-1, BLOCK, values.shape[1])
-    counted = counted.reshape(-1, BLOCK, 1)
+    block = min(BLOCK, values.shape[0])  # one smaller block where there are few trials
+    values = values.reshape(-1, block, values.shape[1])
+    counted = counted.reshape(-1, block, 1)
     count = jnp.sum(counted, axis=1, dtype=jnp.int32)
     total = tree_sum(jnp.where(counted, values, 0))
     divisor = rounded(jnp.broadcast_to(jnp.maximum(count, 1).astype(values.dtype), total.shape))

@@ -2,8 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import Json, Preset, Seed, make_key, with_policy_options, with_reading_options, with_stop_options
+from jaxbias.cli.waiting import show_progress
 from jaxbias.estimators.registry import METHODS
 from jaxbias.examples import DEFAULT, list_examples, load_example
 from jaxbias.naming.building import settings_of
@@ -35,6 +35,7 @@ from jaxbias.naming.settings import (
 from jaxbias.reporting import terminal as report
 
 NOT_TRUSTED = 1  # exit code: there is an estimate, but it cannot be trusted
+TINY = 1e-3  # seconds that are left of a budget which reading the log has spent
 
 
 Method: Any = StrEnum("Method", [(name, name) for name in METHODS])  # what --method takes
@@ -120,6 +121,11 @@ def debias(
         bool, typer.Option("--evaluate/--no-evaluate", help="Recommend by how the methods do on logs simulated like this one.")
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors on standard error.")] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Seconds to spend on the methods, the most useful first (no limit).", min=0, show_default=False),
+    ] = None,
+    all_arms: Annotated[bool, typer.Option("--all-arms", help="Print every arm and not only the best and worst.")] = False,
     arm: Annotated[list[str] | None, _of_log("Label of an arm; once for each arm in order, including arms never pulled.")] = None,
     opening: Annotated[Opening | None, _of_log("Whether the first pull of each arm was forced (forced) or chosen.")] = None,
     allocation: Annotated[Allocation | None, _of_log("How batches were divided among the arms (independent).")] = None,
@@ -155,12 +161,14 @@ def debias(
     for argument, path in (("out", out), ("save_config", save_config)):
         if path is not None:
             check_writable(path, argument)  # before the work, not after it
-    with _progress(quiet) as progress:
+    began = time.monotonic()
+    with show_progress(quiet) as progress:
         progress("loading JAX")
         use_cache()
         chosen = {name: settings[name] for name in READING_SETTINGS if name in settings}
         read = jb.read_log(source, trial=trial, first=first, **chosen)
-        analysis = _analyse(read, settings, seed, evaluated, progress)
+        rest = None if budget is None else max(budget - (time.monotonic() - began), TINY)
+        analysis = _analyse(read, settings, seed, evaluated, progress, rest)
     if save_config is not None:
         write_config(save_config, {name: value for name, value in settings.items() if value != [ESTIMATE]})
     if out is not None:
@@ -175,7 +183,7 @@ def debias(
         }
         typer.echo(report.to_json({**report.debias_document(analysis, option_names(None)), "settings": run}))
     else:
-        report.print_debias(analysis, f"The report is in {out}." if out else "", option_names(None))
+        report.print_debias(analysis, f"The report is in {out}." if out else "", option_names(None), all_arms)
     if not analysis.trusted:
         raise typer.Exit(NOT_TRUSTED)
 
@@ -203,25 +211,14 @@ def _merge(from_file: dict[str, Any], typed: dict[str, Any]) -> dict[str, Any]:
     return {**kept, **typed, **({"columns": columns} if columns else {})}
 
 
-def _analyse(log: Any, settings: dict[str, Any], seed: int, evaluated: bool, progress: Any) -> Any:
+def _analyse(log: Any, settings: dict[str, Any], seed: int, evaluated: bool, progress: Any, budget: float | None) -> Any:
     """The call of `jaxbias.debias` that the settings describe."""
     design = build_collection(settings, log.labels, log.history.num_steps)
     methods = [str(method) for method in settings["method"]] if "method" in settings else None
     level = settings.get("level", 0.95)
-    asked: Any = dict(level=level, methods=methods, evaluate=evaluated, progress=progress, control=settings.get("control"))
+    asked: Any = dict(level=level, methods=methods, evaluate=evaluated, progress=progress, budget=budget)
+    asked |= dict(control=settings.get("control"))
     return jb.debias(make_key(seed), log, **asked, **design._asdict())
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Any]:
-    """A line on a terminal with the current part of the work."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True, highlight=False).status("reading the log") as status:
-        yield lambda words: status.update(words)
 
 
 def _warn(analysis: Any) -> None:

@@ -178,7 +178,7 @@ def compare(
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
         num_paths: that `mean_matching` and `bias_corrected` simulate at each mean vector.
         interval_paths: that `test_inversion` simulates, whose intervals these methods share.
-        progress: called with the name of each method before it runs.
+        progress: called with the name of each method before it runs; an `ArgumentError` that it raises leaves the method out.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(), jb.Normal()
@@ -198,12 +198,14 @@ def compare(
     question |= dict(stop=stop, num_steps=num_steps, scale=scale, num_paths=num_paths)
     estimates, reasons, intervals = {}, {}, _Intervals(key, question, interval_paths)
     for name in methods:
-        if progress is not None:
-            progress(name)
         own_key = jax.random.fold_in(key, list(METHODS).index(name))
         try:
+            if progress is not None:
+                progress(name)
             apply = intervals.of if METHODS[name].inverts else apply_method
             estimates[name] = apply(METHODS[name], {**question, "key": own_key})
+            if progress is not None:  # JAX returns before the numbers are there, and the next method would seem to take the time
+                jax.block_until_ready(estimates[name])
         except ArgumentError as error:
             reasons[name] = error
     if not estimates:

@@ -29,6 +29,7 @@ DRAWS_IN_ALL = 2**26  # steps x redraws: a second or two; a log so long that few
 EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)  # of the calibration table
 ROUNDING = 1e-6  # of a probability that went through a logarithm in float32: a tenth is to be on its own edge
 ENOUGH = 5.0  # variance of a bin's count from which it is taken as Normal
+EXACT = 1e-9  # of the expected total: a deviation below it is rounding
 TINY = 1e-300  # in place of a probability of 0, which has no logarithm
 UNLIKELY = 1e-3  # a p-value below this is called a misfit: a log that fits is accused once in five hundred times (two tests)
 MOST_SURPRISING = 5  # steps that are shown
@@ -126,7 +127,8 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     chosen = np.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
     by_step = np.sum(probs * safe, axis=1)
     expected, variance = float(by_step.sum()), float(np.sum(probs * np.square(safe - by_step[:, None])))
-    simulated = _redraw(key, probs, safe) if variance > 0 else np.full(FEWEST_REDRAWS, expected)
+    variance = 0.0 if variance <= (EXACT * expected) ** 2 else variance  # such as of equal probabilities: all totals are the same
+    simulated = _redraw(key, probs, safe, expected, variance) if variance > 0 else np.full(FEWEST_REDRAWS, expected)
     rows = _calibrate(probs, arms)
     total, impossible = float(chosen.sum()), int(np.sum(~(chosen > -np.inf)))
     p_value = _two_sided(total, simulated, expected, variance**0.5)
@@ -198,8 +200,10 @@ def _verdict(choices: int, impossible: int, p_value: float, calibration_p_value:
     return Verdict.UNLIKELY if min(p_value, calibration_p_value) < UNLIKELY else Verdict.FITS
 
 
-def _redraw(key: PRNGKeyArray, probs: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
-    count = int(np.clip(DRAWS_IN_ALL // len(probs), FEWEST_REDRAWS, REDRAWS))
+def _redraw(key: PRNGKeyArray, probs: np.ndarray, log_probs: np.ndarray, expected: float, variance: float) -> np.ndarray:
+    count = min(DRAWS_IN_ALL // len(probs), REDRAWS)
+    if count < FEWEST_REDRAWS:  # a sum of so many terms is Normal, and only a picture is made of it
+        return expected + variance**0.5 * np.asarray(jax.random.normal(key, (FEWEST_REDRAWS,), jnp.result_type(float)))
     return np.asarray(_redrawn_totals(key, jnp.asarray(probs), jnp.asarray(log_probs), jnp.zeros(count, jnp.result_type(float))))
 
 

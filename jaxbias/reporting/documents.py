@@ -78,6 +78,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "delays": analysis.delays and analysis.delays._asdict(),
         "clusters": analysis.clusters and cluster_document(analysis.clusters, labels),
         "drift": analysis.drift and drift_document(analysis.drift, labels),
+        "left_out": analysis.left_out,
         "level": analysis.comparison.level,
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),

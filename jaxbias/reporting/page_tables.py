@@ -7,21 +7,24 @@ import numpy as np
 
 from jaxbias.analysis.findings import Analysis
 from jaxbias.estimators.estimate import Estimate
+from jaxbias.reporting.extremes import shown_arms
 from jaxbias.reporting.formatting import NONE, count, figure, given, interval, number, probability, share_decimals
 from jaxbias.reporting.statuses import describe_status
 
 
 def main_table(analysis: Analysis) -> dict[str, Any]:
-    """Arm, pulls, the sample mean, the recommended estimate, then the others."""
+    """Arm, pulls, the sample mean, the recommended estimate, then the others; of many arms, `others` are those in between."""
     estimates, pulls = analysis.comparison.estimates, np.asarray(analysis.comparison.pulls)
     methods = list(dict.fromkeys(["sample_mean", analysis.recommended.method, *estimates]))
     errors, rows = share_decimals(analysis.estimate.stderr), []
-    for arm in range(len(pulls)):
+    for arm in shown_arms(analysis, all_arms=True):
         cells = [_cell(estimates[method], arm, errors[arm]) for method in methods if method in estimates]
         if "sample_mean" not in estimates:  # it is shown even if it was not asked for
             cells.insert(0, _sample_mean_cell(analysis, arm, errors[arm]))
         rows.append({"arm": arm, "pulls": count(pulls[arm]), "cells": cells})
-    return {"methods": methods, "rows": rows}
+    shown = shown_arms(analysis)
+    parts = {"rows": [row for row in rows if row["arm"] in shown], "others": [row for row in rows if row["arm"] not in shown]}
+    return {"methods": methods, "shown": shown, **parts}
 
 
 def _cell(estimate: Estimate, arm: int, stderr: float) -> dict[str, Any]:

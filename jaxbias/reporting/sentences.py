@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxbias._core.errors import NameOf
-from jaxbias.analysis.findings import Analysis, Distrust
+from jaxbias.analysis.findings import Analysis, Checked, Distrust
 from jaxbias.analysis.signs import CLEAR, signs_of
 from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
@@ -27,8 +27,13 @@ def sentences(analysis: Analysis, name_of: NameOf = str) -> list[str]:
     found += [delay_sentence(analysis), policy_reward_sentence(analysis), recommendation_sentence(analysis)]
     found += [best_sentence(analysis), *decision_sentences(analysis), bias_sentence(analysis), *weights_sentences(analysis)]
     found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
-    found += [drift_sentence(analysis), cluster_sentence(analysis)]
+    found += [drift_sentence(analysis), cluster_sentence(analysis), budget_sentence(analysis)]
     return [sentence for sentence in found if sentence]
+
+
+def budget_sentence(analysis: Analysis) -> str:
+    """What a budget of time had no room for."""
+    return f"The budget left no time for: {join(list(analysis.left_out))}." if analysis.left_out else ""
 
 
 def describe_distrust(analysis: Analysis) -> list[str]:
@@ -42,10 +47,11 @@ def describe_distrust(analysis: Analysis) -> list[str]:
     return [words[reason](analysis) for reason in analysis.distrust]
 
 
-def fit_sentence(analysis: Analysis) -> str:
+def fit_sentence(analysis: Analysis | Checked) -> str:
     """Whether the log can come from the policy."""
     fit, name = analysis.fit, policy_title(analysis.policy)
     if fit is None:
+        assert isinstance(analysis, Analysis)  # what was checked has a policy
         return not_given_sentence(analysis)
     if fit.verdict == Verdict.NOTHING_TO_CHECK:
         return f"Every pull was forced: the log says nothing for or against {name}."
@@ -63,7 +69,7 @@ def fit_sentence(analysis: Analysis) -> str:
     return f"The choices fit {name}: {total} ({p_value(fit.p_value)})."
 
 
-def _impossible_sentence(analysis: Analysis, fit: PolicyFit, name: str) -> str:
+def _impossible_sentence(analysis: Analysis | Checked, fit: PolicyFit, name: str) -> str:
     if analysis.log.history.allocation == "shares":
         return (
             f"The log cannot come from {name} by shares: in batches with {count(fit.impossible)} of its {count(fit.choices)} "
@@ -77,7 +83,7 @@ def _impossible_sentence(analysis: Analysis, fit: PolicyFit, name: str) -> str:
     )
 
 
-def _period(analysis: Analysis, step: int) -> str:
+def _period(analysis: Analysis | Checked, step: int) -> str:
     """What the period of a step is called."""
     sizes, names = analysis.log.history.batch_sizes, analysis.log.periods
     number = int(np.searchsorted(np.cumsum(sizes or ()), step, side="right"))

@@ -16,7 +16,9 @@ from jaxbias.analysis import limits
 from jaxbias.analysis.best_arm import find_best_arm
 from jaxbias.analysis.findings import Assumed, Assumption, Distrust, Reason
 from jaxbias.estimators.estimate import Status
-from jaxbias.estimators.registry import METHODS
+from jaxbias.estimators.registry import METHODS, Cost
+from jaxbias.reporting.documents import debias_document
+from jaxbias.reporting.sentences import sentences
 
 KEY = jax.random.key(5)
 POLICY, FAMILY = jb.LilUCB(tau=0.5), jb.Normal(sigma=1.0)
@@ -307,7 +309,22 @@ def test_the_answer_depends_on_the_key_alone():
 def test_progress_is_reported():
     said = []
     quick(log_of(), progress=said.append)
-    assert said == ["reading the log", "replaying the policy", *QUICK, "simulating the bias"]
+    assert said == ["reading the log", "replaying the policy", "checked the policy", *QUICK, "simulating the bias"]
+    assert [part.checked is not None for part in said] == [part == "checked the policy" for part in said]
+    assert said[2].checked.fit.fits
+    assert said[3].left > said[-1].left > 0
+
+
+def test_a_budget_is_spent_on_sums_first_and_says_what_it_left_out():
+    found = quick(log_of(), budget=1e-6)
+    kept = [name for name in QUICK if METHODS[name].cost is Cost.SUMS]
+    assert list(found.comparison.estimates) == kept
+    assert set(found.left_out) == set(QUICK) - set(kept)
+    assert str(found.comparison.reasons["mean_matching"]).startswith("budget leaves no time")
+    assert "The budget left no time for: mean_matching." in sentences(found)
+    assert debias_document(found)["left_out"] == found.left_out
+    with pytest.raises(ValueError, match="budget is 0"):
+        quick(log_of(), budget=0.0)
 
 
 # Logs in which the first pulls were chosen too

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
+from jaxbias.bias.moments import BLOCK, block_moments, block_of
 from tests.conftest import POLICIES, some_now_others_slow
 
 TWO, FIVE = [1.0, 0.75], [1.0, 0.75, 0.5, 0.38, 0.25]
@@ -159,3 +160,16 @@ def test_regret_and_the_share_of_the_best_arm():
         np.testing.assert_allclose([found.regret, found.best_share], [regret.mean(), share.mean()], rtol=1e-6)
         errors = [values.std(ddof=1) / np.sqrt(600) for values in (regret, share)]
         np.testing.assert_allclose([found.regret_stderr, found.best_share_stderr], errors, rtol=1e-5)
+
+
+def test_a_smaller_block_of_few_trials_has_the_bits_of_a_whole_one():
+    values = np.random.default_rng(5).normal(size=(20, 3)).astype(np.float32)
+    moments = []
+    for size in (block_of(20), BLOCK):
+        padded = np.full((size, 3), np.nan, np.float32)
+        padded[:20] = values
+        moments.append(block_moments(jnp.asarray(padded), jnp.arange(size) < 20))
+    for few, whole in zip(*moments, strict=True):
+        np.testing.assert_array_equal(few, whole)
+    assert moments[0].count.tolist() == [[20]]
+    assert block_of(20) == 32

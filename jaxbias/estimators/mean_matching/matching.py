@@ -146,8 +146,10 @@ def find_match(
 
         return search(improve, begin, max_rounds=max_rounds, tolerance=close, dtype=observed.dtype).state
 
-    near = climb(few, CLOSE, FEW_ROUNDS, _nothing_yet(jnp.clip(observed, low, high)))
-    return climb(num_paths, NEAR, max_rounds, near)
+    start = _nothing_yet(jnp.clip(observed, low, high))
+    if few == num_paths:  # both searches would be of the same paths
+        return climb(num_paths, NEAR, FEW_ROUNDS + max_rounds, start)
+    return climb(num_paths, NEAR, max_rounds, climb(few, CLOSE, FEW_ROUNDS, start))
 
 
 def _length(found: Match) -> Float[Array, ""]:

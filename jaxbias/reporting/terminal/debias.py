@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxbias._core.errors import NameOf
+from jaxbias.reporting.extremes import describe_rest, shown_arms
 from jaxbias.reporting.formatting import count, figure, interval, level, number
 from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
@@ -18,10 +19,10 @@ EVALUATION_TITLE = "How the methods do on logs simulated at these estimates"
 MOST_ARMS = 10  # for which every method is printed; with more arms, only the recommended one and the sample mean
 
 
-def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) -> None:
+def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str, all_arms: bool = False) -> None:
     """Prints whether the policy fits, the corrected means, the estimates of every method, and what they mean.
 
-    `name_of` says how the reader calls an argument of the library.
+    `name_of` says how the reader calls an argument of the library; `all_arms`, whether every one of many arms is printed.
     """
     from jaxbias.reporting.causes import cause_sentences  # here, as these modules import JAX
     from jaxbias.reporting.sentences import describe_distrust, sentences
@@ -31,13 +32,17 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
     before = 1 + len(cause_sentences(analysis.causes))  # the verdict and its causes
     for sentence in found[:before]:
         say(console, sentence)
-    _print_main(console, analysis)
-    _print_contrasts(console, analysis)
+    shown = shown_arms(analysis, all_arms)
+    _print_main(console, analysis, shown)
+    where = f"the report and the JSON document, and {name_of('all_arms')} prints them"
+    if rest := describe_rest(len(analysis.labels), len(shown), where):
+        say(console, rest)
+    _print_contrasts(console, analysis, shown)
     if len(analysis.labels) <= MOST_ARMS:
         _print_methods(console, analysis)
         for doubt in describe_doubts(analysis):
             say(console, f"* Not to be believed: {doubt}.")
-    else:
+    elif not rest:
         say(
             console, f"Of {len(analysis.labels)} arms only the recommended estimate is printed; the report and the JSON have all."
         )
@@ -53,7 +58,7 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str) ->
         say(console, sentence)
 
 
-def _print_main(console: Console, analysis: "Analysis") -> None:
+def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> None:
     title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method}"
     columns = (
         "arm",
@@ -65,14 +70,16 @@ def _print_main(console: Console, analysis: "Analysis") -> None:
     )
     table = make_table(title, *columns, left=(0,))
     sample_mean, bias = analysis.comparison.estimates.get("sample_mean"), analysis.bias
-    for arm, name in enumerate(_names(analysis)):
+    names = _names(analysis)
+    for arm in shown:
+        name = names[arm]
         naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
         off = "" if bias is None else figure(bias.bias[arm], bias.stderr[arm])
         add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
     console.print(table)
 
 
-def _print_contrasts(console: Console, analysis: "Analysis") -> None:
+def _print_contrasts(console: Console, analysis: "Analysis", shown: Any) -> None:
     from jaxbias.reporting.decisions import contrast_rows
 
     rows, names = contrast_rows(analysis), _names(analysis)
@@ -80,7 +87,7 @@ def _print_contrasts(console: Console, analysis: "Analysis") -> None:
         return
     columns = ("arm", "difference", f"{level(analysis.comparison.level)} interval", "lift", "interval", "p", "adjusted")
     table = make_table(f"Against {names[analysis.decisions.control]}", *columns, left=(0,))
-    for row in rows:
+    for row in (row for row in rows if row["arm"] in set(shown)):
         figures = [row[name] for name in ("difference", "ends", "lift", "lift_ends", "p_value", "p_adjusted")]
         add_row(console, table, names[row["arm"]], *figures)
     console.print(table)
