@@ -8,6 +8,7 @@ It runs the code of `notebooks/8_caption_contests.ipynb` on them, so that there 
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -27,10 +28,10 @@ def run_notebook(folder: str | None) -> dict:
     return names
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", help="the public summary files; without it, made-up contests")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     start = time.perf_counter()
     names = run_notebook(options.folder)
     print(names["table"].round(4).to_string())

@@ -11,6 +11,7 @@ with a delay of ten, beside the one without and the one in batches of ten, in th
 import argparse
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -114,13 +115,13 @@ def _seconds(run: Any) -> float:
     return time.process_time() - start
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Prints the tables."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--trials", type=int, default=500, help="logs in each setting")
     arguments.add_argument("--paths", type=int, default=1024, help="paths of each test inversion")
     arguments.add_argument("--only", choices=["delays", "second", "speed"])
-    given = arguments.parse_args()
+    given = arguments.parse_args(words)
     for name, part in {"delays": delays, "second": second, "speed": speed}.items():
         if given.only in (None, name):
             part(given.trials, given.paths)

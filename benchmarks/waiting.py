@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 COLUMNS = ("--arm-column", "item_id", "--reward-column", "click", "--time-column", "timestamp")
@@ -47,11 +48,11 @@ def simulated(folder: Path) -> dict[str, list[str]]:
     return {name: [str(folder / f"{name}.csv"), *words[:2]] for name, words in made.items()}
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Prints a line for each log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", nargs="?", type=Path, help="the wheel of obp 0.4.1")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         logs = simulated(folder)

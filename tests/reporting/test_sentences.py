@@ -45,7 +45,7 @@ def with_absent_arm():
 
 
 def test_the_words_follow_the_numbers(whole):
-    fit, recommended, best, bias = sentences(whole)
+    fit, recommended, best, _, bias = sentences(whole)
     assert fit.startswith("The choices fit LilUCB: the log-probability of its 37 choices is ")
     assert recommended.startswith("Recommended: mean_matching, because ")
     label = whole.labels[int(np.argmax(whole.estimate.mean))]
