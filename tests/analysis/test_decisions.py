@@ -1,0 +1,112 @@
+"""Decisions of an analysis: against a control, the arms that may be the best, and what the policy earned."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import jaxbias as jb
+from jaxbias.analysis.decisions import _best_probability, _simulated_tests
+from jaxbias.reporting.decisions import contrast_rows, decision_sentences
+from jaxbias.reporting.documents import debias_document
+from jaxbias.reporting.page import render_report
+
+POLICY, FAMILY = jb.LilUCB(tau=0.5), jb.Normal(sigma=1.0)
+QUICK = ("sample_mean", "test_inversion")
+
+
+def frame_of(mean, num_steps=60, labels="ABC"):
+    history = jb.simulate(jax.random.key(3), POLICY, FAMILY, mean, num_steps=num_steps)
+    return pd.DataFrame({"arm": [labels[arm] for arm in np.asarray(history.arms)], "reward": np.asarray(history.rewards)})
+
+
+def analyse(frame, policy=POLICY, **options):
+    return jb.debias(jax.random.key(1), frame, policy, FAMILY, methods=QUICK if policy else None, **options)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return analyse(frame_of([3.0, 1.0, 1.2]), control="B", evaluate=False)
+
+
+def test_every_arm_against_the_control(found):
+    document = debias_document(found)["contrasts"]
+    assert [(row["arm"], row["control"]) for row in document] == [("A", "B"), ("C", "B")]
+    assert set(document[0]) >= {"difference", "lower", "upper", "p_value", "p_adjusted", "lift"}
+    direct = jb.contrasts(jax.random.key(9), found.log.history, POLICY, FAMILY, 1)
+    np.testing.assert_allclose(document[0]["difference"], direct.difference[0], atol=0.1)
+    assert document[0]["p_adjusted"] < 0.05 < document[1]["p_adjusted"]
+    assert found.decisions.may_be_best == (0,)
+
+
+def test_its_words_and_pages(found):
+    control, best, earned = decision_sentences(found)
+    assert "'A' better; 'C' not shown to differ" in control
+    assert "the best arm is 'A'" in best
+    assert "more than with all arms alike" in earned
+    assert [row["arm"] for row in contrast_rows(found)] == [0, 2]
+    assert 'id="contrasts"' in render_report(found)
+
+
+def test_the_value_of_the_policy(found):
+    value, history = found.decisions.value, found.log.history
+    pulls, means = np.asarray(history.statistics.pulls), np.asarray(history.statistics.mean)
+    np.testing.assert_allclose(value.earned, np.mean(history.rewards))
+    assert value.over_uniform_lower < value.earned - means.mean() < value.over_uniform_upper
+    assert 0 <= value.under_best_lower <= value.under_best <= value.under_best_upper
+    assert value.under_best_upper > means.max() - pulls @ means / pulls.sum()
+
+
+def test_the_probability_to_be_best():
+    """Of two arms with the same posterior half each; against 200,000 draws where they differ."""
+    arms = np.array([0, 1] * 20)
+    even = jb.History(arms=arms, rewards=np.ones(40), num_arms=2)
+    np.testing.assert_allclose(_best_probability(even, jb.Bernoulli()), 0.5, atol=1e-5)
+    history = jb.History(arms=np.arange(60) % 3, rewards=np.sin(np.arange(60)) + 0.3 * (np.arange(60) % 3), num_arms=3)
+    posterior = jb.shrinkage(history, FAMILY)
+    draws = np.random.default_rng(0).normal(posterior.mean, posterior.stderr, (200_000, 3)).argmax(axis=1)
+    np.testing.assert_allclose(_best_probability(history, FAMILY), np.bincount(draws, minlength=3) / 200_000, atol=0.005)
+
+
+def test_without_a_policy_they_are_confidence_sequences():
+    found = analyse(frame_of([3.0, 1.0, 1.2]), policy=None, control="B")
+    assert not found.decisions.simulated
+    rows = debias_document(found)["contrasts"]
+    assert np.isnan(rows[0]["p_value"])
+    sequence = jb.confidence_sequence(found.log.history, FAMILY, control=1)
+    np.testing.assert_allclose(rows[0]["lower"], sequence.lower[0], rtol=1e-5)
+    assert "whatever chose the arms" in decision_sentences(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "control", "words"),
+    [("ABC", "D", "an arm of the log: A, B, C"), ("AAA", "A", "one arm")],
+)
+def test_a_control_that_is_none(labels, control, words):
+    with pytest.raises(jb.ArgumentError, match=words):
+        analyse(frame_of([1.0, 0.5, 0.0], labels=labels), control=control)
+
+
+def test_a_control_that_was_never_pulled():
+    with pytest.raises(jb.ArgumentError, match="never pulled"):
+        analyse(frame_of([1.0, 0.5, 0.0]), control="Z", arms=["A", "B", "C", "Z"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [jb.Greedy(), jb.LilUCB(), jb.Thompson()], ids=lambda policy: type(policy).__name__)
+def test_how_often_they_are_right(policy):
+    """Of 150 logs: the set holds the best arm, and the intervals hold what the shares that were pulled earn."""
+    mean, right = np.array([1.0, 0.75, 0.5]), []
+    logs = jb.simulate(jax.random.key(8), policy, FAMILY, mean, num_steps=60, num_trials=150, progress=False)
+    for log in range(150):
+        history = jb.History(arms=logs.arms[log], rewards=logs.rewards[log], num_arms=3)
+        kept, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95)
+        assert kept is not None
+        assert value is not None
+        share = np.asarray(history.statistics.pulls) / 60
+        more, less = share @ mean - mean.mean(), mean.max() - share @ mean
+        inside = value.over_uniform_lower <= more <= value.over_uniform_upper
+        right.append([0 in kept, inside, value.under_best_lower <= less <= value.under_best_upper])
+    shares = np.mean(right, axis=0)
+    print(type(policy).__name__, shares)
+    assert np.all(shares > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150))
