@@ -68,7 +68,7 @@ def run_drawn_chains(key: PRNGKeyArray, setup: Setup, question: Question, num_ch
 def _read(setup: Setup, question: Question, arms: Array, rewards: Array, draws: Array) -> Drawn:
     """With the log-probability of each step's arm given its draw; 0 where it was forced."""
     before = statistics_before(arms, rewards, len(question.pulls))
-    seen = before if setup.seen is None else jax.tree.map(lambda leaf: leaf[setup.seen], before)
+    seen = before if setup.seen is None else jax.tree.map(lambda leaf: leaf[setup.seen.number], before)
     log_prob = jax.vmap(setup.policy.log_prob_given_own_draw)(seen, arms, draws)
     log_prob = jnp.where(question.forced, 0, jnp.maximum(log_prob, IMPOSSIBLE))
     if setup.stop is not None:
