@@ -34,6 +34,7 @@ from .evaluation import evaluate as evaluate
 from .history import History as History
 from .likelihood import log_density as log_density
 from .logs import read_log as read_log
+from .planning import plan as plan
 from .policies import UCB1 as UCB1
 from .policies import BetaThompson as BetaThompson
 from .policies import Clipped as Clipped
