@@ -11,7 +11,7 @@ try:
     import typer
     from typer.main import get_command
 
-    from jaxbias.cli import debiasing, evaluating, reproducing, simulating  # noqa: F401  (they register their commands)
+    from jaxbias.cli import debiasing, evaluating, planning, reproducing, simulating  # noqa: F401  (they register their commands)
     from jaxbias.cli.app import TYPED, app
 except ModuleNotFoundError as error:
     raise SystemExit(f"jaxbias: {error}; install the command line with pip install 'jaxbias[cli]'") from error

@@ -16,7 +16,7 @@ from jaxbias._core.version import __version__
 from jaxbias.planning.checks import check_goals, check_numbers, check_points, check_steps, name_policies, sample_points
 from jaxbias.planning.measuring import Calibration, Setting, measure_design
 from jaxbias.planning.results import Design, Plan
-from jaxbias.planning.searching import PlainLogs, find_smallest
+from jaxbias.planning.searching import Measure, PlainLogs, find_smallest
 from jaxbias.policies import BasePolicy, check_policy
 from jaxbias.rewards import Family, check_family
 from jaxbias.simulation.trials import make_batching, prepare
@@ -100,7 +100,7 @@ def plan(
     for name, policy in named.items():
         own = check_policy(policy, points.shape[1])
         for steps in lengths:
-            designs[name, steps] = work.measure(name, own, steps, num_trials)[0]
+            designs[name, steps] = work.measure(name, own, steps)[0]
         plain = PlainLogs(jax.random.fold_in(work.key_of(name, 0), SEARCH), own, setting)
         for goal in goals:
             target, design = find_smallest(plain, goal, work.measure_by(name, own), name, max_steps, tolerance)
@@ -129,12 +129,12 @@ class _Work:
         self.total += self.searched - USUAL
         self.searched = 0
 
-    def measure_by(self, name: str, policy: BasePolicy) -> Callable[[int, int], tuple[Design, Calibration]]:
+    def measure_by(self, name: str, policy: BasePolicy) -> Measure:
         """As a search calls it."""
 
-        def measure(steps: int, num_trials: int) -> tuple[Design, Calibration]:
+        def measure(steps: int, rough: bool) -> tuple[Design, Calibration]:
             self.searched += 1
-            return self.measure(name, policy, steps, num_trials)
+            return self.measure(name, policy, steps, rough)
 
         return measure
 
@@ -142,15 +142,16 @@ class _Work:
         """Of a design: the same whatever else is measured, and in which order."""
         return jax.random.fold_in(self.key, zlib.crc32(f"{name} {num_steps}".encode()))
 
-    def measure(self, name: str, policy: BasePolicy, num_steps: int, num_trials: int) -> tuple[Design, Calibration]:
+    def measure(self, name: str, policy: BasePolicy, num_steps: int, rough: bool = False) -> tuple[Design, Calibration]:
         """A design, from its file if it is there."""
-        head = self._head(name, policy, num_steps, num_trials)
+        setting = self.setting.rough() if rough else self.setting
+        head = self._head(name, policy, num_steps, setting)
         path = self.folder and self.folder / INSIDE / f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}.json"
         kept = path and load_kept(path, head)
         if kept:
             found = Design(**kept["design"]), Calibration(**kept["calibration"])
         else:
-            found = measure_design(self.key_of(name, num_steps), name, policy, self.setting, num_steps, num_trials)
+            found = measure_design(self.key_of(name, num_steps), name, policy, setting, num_steps)
             if path:
                 save_kept(path, head, {"design": found[0]._asdict(), "calibration": found[1]._asdict()})
         self.done += 1
@@ -159,12 +160,11 @@ class _Work:
             self.progress(Step(f"{name}, {num_steps} steps", self.done, total, self.done / total))
         return found
 
-    def _head(self, name: str, policy: BasePolicy, num_steps: int, num_trials: int) -> dict[str, Any]:
+    def _head(self, name: str, policy: BasePolicy, num_steps: int, setting: Setting) -> dict[str, Any]:
         """What identifies a design: it is reused only if all of this is the same."""
-        setting = self.setting._asdict() | {"num_trials": num_trials, "points": self.setting.points.tolist()}
-        setting |= {"family": describe(self.setting.family)}
+        words = setting._asdict() | {"points": setting.points.tolist(), "family": describe(setting.family)}
         named = {"name": name, "policy": describe(policy), "num_steps": num_steps}
-        return {**named, **setting, "key_words": list(key_words(self.key)), "version": __version__}
+        return {**named, **words, "key_words": list(key_words(self.key)), "version": __version__}
 
 
 def describe(thing: Any) -> Any:

@@ -13,7 +13,7 @@ from jaxbias._core.randomness import root_words, trial_words
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.intervals import normal_quantile
 from jaxbias.estimators.inversion.estimator import test_inversion
-from jaxbias.estimators.inversion.question import ask, weigh
+from jaxbias.estimators.inversion.question import FEWEST_PATHS, ask, weigh
 from jaxbias.estimators.inversion.together import invert_together
 from jaxbias.estimators.shrinkage import shrinkage
 from jaxbias.history import History
@@ -25,6 +25,7 @@ from jaxbias.simulation.paths import simulate_logs
 from jaxbias.simulation.trials import make_batching
 
 GROUPS = 4  # sets of paths that the logs of one mean vector share: enough to see the error that comes from sharing
+ROUGH = 4  # times fewer
 SHARED = 4  # times as many paths are in a set as for a log of its own: its anchors lie over about four times the range
 
 
@@ -62,6 +63,10 @@ class Setting(NamedTuple):
     num_paths: int
     batch_size: int | None
     allocation: str
+
+    def rough(self) -> "Setting":
+        """With fewer logs and paths, to learn how the tests compare with the plain ones."""
+        return self._replace(num_trials=self.num_trials // ROUGH, num_paths=max(self.num_paths // ROUGH, FEWEST_PATHS))
 
     def questions(self, number: int) -> Questions:
         """Of so many logs: each at the next mean vector, the best arm against the second best or against the control."""
@@ -110,11 +115,11 @@ def _simulate(policy: Any, family: Any, means: Array, root: Array, num_steps: in
 
 
 def measure_design(
-    key: PRNGKeyArray, name: str, policy: BasePolicy, setting: Setting, num_steps: int, num_trials: int
+    key: PRNGKeyArray, name: str, policy: BasePolicy, setting: Setting, num_steps: int
 ) -> tuple[Design, Calibration]:
     """The figures of a design, and how its tests compare with the plain ones."""
     log_key, test_key = jax.random.split(key)
-    number = GROUPS * -(-num_trials // GROUPS)
+    number = GROUPS * -(-setting.num_trials // GROUPS)
     asked = setting.questions(number)
     logs = simulate_design(log_key, policy, setting, asked.mean, num_steps)
     estimate, which = _test(test_key, logs, policy, setting, asked)

@@ -1,8 +1,8 @@
 """The smallest number of steps that reaches a goal, by bracketing.
 
 Tests by inversion are dear. Plain ones are not: those of every prefix of a log come with the log. So the search brackets with
-plain figures first (more steps until the goal is reached, then bisection on a logarithmic scale), measures the design there, learns
-how its tests compare with the plain ones (`Calibration`), and moves. It ends with a design that was measured on logs of its own.
+plain figures first (more steps until the goal is reached, then bisection on a logarithmic scale), measures the design there,
+learns how its tests compare with the plain ones (`Calibration`), and moves. It ends with a design measured on logs of its own.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,12 @@ FEWEST_LOGS = 32  # for the plain figures, however long they are
 MOST_FACTOR = 16  # by which the steps grow at once, where half-widths that fall as steps^-1/2 say so
 AHEAD = 1.25  # times as many steps as they say, as policies pull worse arms ever more rarely
 MOST_MEASURED = 6  # designs of a search: two are usual
-ROUGH = 4  # times fewer logs have the designs that are measured for calibration only
+ENOUGH_LOGS = 128  # of a design, from which on a rough measurement of a quarter of them comes first
+SEARCHED_LOGS = 512  # for the plain figures: they cost little, and their error is that of the number of steps
 FAR = 0.3  # of a half-width, or in power: so much better than the plain ones the tests are not
 FINE = 4  # times finer than the tolerance is the bisection, which costs nothing
 
-Measure = Callable[[int, int], tuple[Design, Calibration]]  # from steps and logs
+Measure = Callable[[int, bool], tuple[Design, Calibration]]  # from steps, and whether a rough measurement is enough
 
 
 class Goal(NamedTuple):
@@ -52,7 +53,7 @@ class PlainLogs:
 
     def grow(self, num_steps: int) -> None:
         """Simulates logs of so many steps."""
-        number = max(min(self.setting.num_trials, MOST_NUMBERS // num_steps), FEWEST_LOGS)
+        number = max(min(SEARCHED_LOGS, MOST_NUMBERS // num_steps), FEWEST_LOGS)
         self.asked = self.setting.questions(number)
         self.logs = simulate_design(self.key, self.policy, self.setting, self.asked.mean, num_steps)
         self.logs = jax.device_get(self.logs)
@@ -84,13 +85,13 @@ def find_smallest(
     steps = _expected(plain, goal, calibration, max_steps, tolerance)
     if steps == max_steps and _out_of_reach(goal, at_most := plain.figure(goal, calibration, max_steps)):
         return Target(name, goal.figure, goal.value, None, max_steps, at_most, 0), None
-    if setting.num_trials >= ROUGH * FEWEST_LOGS and steps < max_steps:
-        _, calibration = measure(steps, setting.num_trials // ROUGH)
+    if setting.num_trials >= ENOUGH_LOGS and steps < max_steps:
+        _, calibration = measure(steps, True)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
     found, last, least = None, None, 0  # the least number of steps that was measured and reaches it; the most that does not
     for _ in range(MOST_MEASURED):
         steps = int(np.clip(steps, max(num_arms, np.ceil(least * (1 + tolerance / 2))), max_steps))
-        last, calibration = measure(steps, setting.num_trials)
+        last, calibration = measure(steps, False)
         found, least = (last, least) if goal.reached(last) else (found, steps)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
         narrow = found is not None and found.steps <= max(least * (1 + tolerance), steps * (1 + tolerance), num_arms)
