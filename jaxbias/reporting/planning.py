@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxbias._core.files import written_whole
-from jaxbias.reporting.formatting import NONE, count, figure, given, level, number, share_decimals
+from jaxbias.reporting.formatting import NONE, count, figure, given, level, number, percent, share_decimals
 from jaxbias.reporting.labels import plain_text
 
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ def plan_sentences(plan: "Plan") -> list[str]:
     found = [describe_target(target) for target in plan.targets]
     who = "the best arm and the second best" if plan.control is None else f"the best of the other arms and arm {plan.control}"
     points = f", at {count(len(plan.mean))} mean vectors" if len(plan.mean) > 1 else ""
-    found.append(
-        f"The difference is that of {who}{points}; intervals of {level(plan.level)}, power at p < {given(round(1 - plan.level, 6))}."
-    )
+    power = f"power at p < {given(round(1 - plan.level, 6))}"
+    found.append(f"The difference is that of {who}{points}; intervals of {level(plan.level)}, {power}.")
     found += [
-        f"{design.policy}, {count(design.steps)} steps: {given(round(100 * (1 - design.usable), 1))}% of the logs have no interval."
+        f"{design.policy}, {count(design.steps)} steps: {percent(1 - design.usable)} of the logs have no interval."
         for design in plan.designs
         if design.usable < 1
     ]
@@ -58,10 +57,8 @@ def describe_target(target: "Target") -> str:
     word = {"half_width": "a half-width", "power": "a power"}[target.figure]
     goal = f"{word} of {given(target.goal)}"
     if target.steps is None:
-        value = number(target.at_largest)
-        return (
-            f"{target.policy} does not reach {goal}: with {count(target.largest)} steps, the most that were tried, it is {value}."
-        )
+        most = f"with {count(target.largest)} steps, the most that were tried, it is {number(target.at_largest)}"
+        return f"{target.policy} does not reach {goal}: {most}."
     below = f"; {count(target.lower)} are too few" if target.lower else ""
     return f"{target.policy} needs {count(target.steps)} steps for {goal}{below}."
 
