@@ -118,7 +118,7 @@ def _expected(plain: PlainLogs, goal: Goal, calibration: Calibration, max_steps:
         plain.grow(min(max(FIRST, 2 * least), max_steps))
     while plain.horizon < max_steps and not plain.reached(goal, calibration, plain.horizon):
         plain.grow(min(_next_horizon(plain, goal, calibration), max_steps))
-    low, high = least, plain.horizon
+    low, high = least, min(plain.horizon, max_steps)
     if not plain.reached(goal, calibration, high) or plain.reached(goal, calibration, low):
         return low if plain.reached(goal, calibration, low) else high
     while high - low > 1 and high > low * (1 + tolerance / FINE):
