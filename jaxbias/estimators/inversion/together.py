@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, log_keys, split_logs
@@ -111,5 +112,5 @@ def _invert_group(
 def pool_anchors(own: Anchors) -> Anchors:
     """Of a group of logs: quantiles of all their anchors together, so that logs with few pulls of an arm have some far out."""
     ordered = jnp.sort(jnp.moveaxis(own.places, 0, 1).reshape(own.places.shape[1], -1), axis=1)
-    which = ((jnp.arange(PLACES) + 0.5) / PLACES * ordered.shape[1]).astype(jnp.int32)
+    which = ((np.arange(PLACES) + 0.5) / PLACES * ordered.shape[1]).astype(int)
     return Anchors(centre=jnp.mean(own.centre, axis=0), stderr=jnp.mean(own.stderr, axis=0), places=ordered[:, which])
