@@ -93,7 +93,10 @@ def _check_files(page: Path | None, plot: Path | None) -> None:
     if page is not None:
         check_writable(page, "report")
     if plot is not None:
-        check_picture(plot)
+        try:
+            check_picture(plot)
+        except ArgumentError as error:
+            raise error.renamed({"out": "plot"}) from error  # --out is the folder here
 
 
 def _read_means(mean: list[float] | None, prior: Path | None) -> list[Any]:

@@ -9,7 +9,6 @@ cut-off 1.96 power 0.8038.
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxbias as jb
 from jaxbias._core.randomness import root_words, trial_words
@@ -39,7 +38,6 @@ def agrees(found, published):
     return abs(found - published) < 4 * error
 
 
-@pytest.mark.slow
 def test_size_and_power_of_the_play_the_winner_trial():
     null, better = z_statistics([0.5, 0.5], 0), z_statistics([0.5, 0.7], 0)
     print(f"size at 1.988 {np.mean(null > 1.988):.4f}, cut-off for 0.025 {np.quantile(null, 0.975):.3f}")
