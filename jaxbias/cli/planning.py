@@ -44,7 +44,7 @@ def plan(
     sigma: Sigma = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     trials: Annotated[int, typer.Option(help="Logs simulated for each design.")] = 256,
-    paths: Annotated[int, typer.Option(help="Paths simulated for each log; logs at the same means share them.")] = 256,
+    paths: Annotated[int, typer.Option(help="Paths for each log; logs at the same means share 16 times as many.")] = 128,
     batch_size: Annotated[int | None, typer.Option(help="Choices made at once.")] = None,
     allocation: Annotated[Allocation | None, typer.Option(help="How a batch is divided among the arms (independent).")] = None,
     max_steps: Annotated[int, typer.Option(help="The most steps that are tried for a goal.")] = 100_000,

@@ -47,7 +47,7 @@ def plan(
     control: int | None = None,
     level: float = 0.95,
     num_trials: int = 256,
-    num_paths: int = 256,
+    num_paths: int = 128,
     batch_size: int | None = None,
     allocation: Literal["independent", "shares"] = "independent",
     max_steps: int = 100_000,

@@ -25,7 +25,7 @@ from jaxbias.simulation.paths import simulate_logs
 from jaxbias.simulation.trials import make_batching
 
 GROUPS = 4  # sets of paths that the logs of one mean vector share: enough to see the error that comes from sharing
-ROUGH = 4  # times fewer
+ROUGH = 4  # times fewer logs, and half as many paths
 SHARED = 4  # times as many paths are in a set as for a log of its own: its anchors lie over about four times the range
 
 
@@ -66,7 +66,8 @@ class Setting(NamedTuple):
 
     def rough(self) -> "Setting":
         """With fewer logs and paths, to learn how the tests compare with the plain ones."""
-        return self._replace(num_trials=self.num_trials // ROUGH, num_paths=max(self.num_paths // ROUGH, FEWEST_PATHS))
+        fewest = FEWEST_PATHS if len(self.points) > 1 else FEWEST_PATHS // SHARED
+        return self._replace(num_trials=self.num_trials // ROUGH, num_paths=max(self.num_paths // 2, fewest))
 
     def questions(self, number: int) -> Questions:
         """Of so many logs: each at the next mean vector, the best arm against the second best or against the control."""
@@ -139,7 +140,7 @@ def measure_design(
         "power": average(rejected, groups),
         "best_arm": average(_finds_best(logs, setting, asked)),
     }
-    plain = plain_figures(logs, setting, asked, num_steps)
+    plain = plain_figures(setting, asked, *_of_pair(logs, asked))
     ratio = np.nanmean(half_width) / (normal_quantile(setting.level) * np.mean(plain.stderr[usable])) if usable.any() else 1.0
     named = {name: value for name, (value, _) in figures.items()}
     named |= {f"{name}_stderr": stderr for name, (_, stderr) in figures.items()}
@@ -194,14 +195,17 @@ def _finds_best(logs: History, setting: Setting, asked: Questions) -> np.ndarray
     return (asked.mean[np.arange(len(chosen)), chosen] == asked.mean.max(axis=1)).astype(np.float64)
 
 
-def plain_figures(logs: History, setting: Setting, asked: Questions, num_steps: int) -> PlainFigures:
-    """The plain figures after so many steps of the logs."""
-    arms, rewards = np.asarray(logs.arms)[:, :num_steps], np.asarray(logs.rewards)[:, :num_steps]
+def plain_figures(setting: Setting, asked: Questions, pulls: np.ndarray, total: np.ndarray) -> PlainFigures:
+    """The plain figures, from the pulls and summed rewards of the two arms of each log, (2, logs)."""
     variance = np.asarray(jax.vmap(setting.family.variance)(jnp.asarray(asked.mean, float)), np.float64)
-    rows, parts = np.arange(len(arms)), []
-    for which in (asked.arms, asked.others):
-        pulled = arms == which[:, None]
-        pulls = pulled.sum(axis=1)
-        parts.append((np.sum(rewards, axis=1, where=pulled, dtype=np.float64) / pulls, variance[rows, which] / pulls))
-    stderr = np.sqrt(parts[0][1] + parts[1][1])
-    return PlainFigures(stderr=stderr, z=(parts[0][0] - parts[1][0]) / stderr)
+    own = np.stack([variance[np.arange(len(variance)), which] for which in (asked.arms, asked.others)])
+    stderr = np.sqrt(np.sum(own / pulls, axis=0))
+    mean = total / pulls
+    return PlainFigures(stderr=stderr, z=(mean[0] - mean[1]) / stderr)
+
+
+def _of_pair(logs: History, asked: Questions) -> tuple[np.ndarray, np.ndarray]:
+    """The pulls and summed rewards of the two arms of each log."""
+    rows, statistics = np.arange(len(asked.mean)), logs.statistics
+    pick = lambda values: np.stack([np.asarray(values, np.float64)[rows, which] for which in (asked.arms, asked.others)])
+    return pick(statistics.pulls), pick(statistics.total)

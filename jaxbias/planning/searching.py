@@ -8,7 +8,6 @@ learns how its tests compare with the plain ones (`Calibration`), and moves. It 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -19,7 +18,8 @@ from jaxbias.planning.results import Design, Target
 from jaxbias.policies import BasePolicy
 
 FIRST = 512  # steps that are simulated first
-MOST_NUMBERS = 2**24  # logs x steps kept for the plain figures: 128 MB
+MOST_NUMBERS = 2**23  # logs x steps kept for the plain figures: 64 MB, and a few seconds
+BLOCK = 256  # steps whose sums are kept
 FEWEST_LOGS = 32  # for the plain figures, however long they are
 MOST_FACTOR = 16  # by which the steps grow at once, where half-widths that fall as steps^-1/2 say so
 AHEAD = 1.25  # times as many steps as they say, as policies pull worse arms ever more rarely
@@ -28,7 +28,7 @@ ENOUGH_LOGS = 128  # of a design, from which on a rough measurement of a quarter
 SHORTER = (
     8  # times shorter is the design of that, as the tests compare alike with the plain ones there, for an eighth of the time
 )
-SEARCHED_LOGS = 512  # for the plain figures: they cost little, and their error is that of the number of steps
+SEARCHED_LOGS = 256  # for the plain figures: they cost little, and their error is that of the number of steps
 FAR = 0.3  # of a half-width, or in power: so much better than the plain ones the tests are not
 FINE = 4  # times finer than the tolerance is the bisection, which costs nothing
 
@@ -47,28 +47,47 @@ class Goal(NamedTuple):
         return bool(value <= self.value + stderr if self.figure == "half_width" else value >= self.value - stderr)
 
 
+class Prefixes:
+    """Pulls and summed rewards of the two arms of each log after any number of steps, from sums over blocks of steps."""
+
+    def __init__(self, logs: History, asked: Questions) -> None:
+        arms = np.asarray(logs.arms)
+        self.pulled = np.stack([arms == which[:, None] for which in (asked.arms, asked.others)])
+        self.rewards = np.asarray(logs.rewards)
+        starts = np.arange(0, arms.shape[1], BLOCK)
+        blocks = [np.add.reduceat(part, starts, axis=-1, dtype=np.float64) for part in (self.pulled, self.pulled * self.rewards)]
+        self.before = [np.cumsum(part, axis=-1) - part for part in blocks]
+
+    def at(self, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """After so many steps: pulls and sums, (2, logs)."""
+        block = (num_steps - 1) // BLOCK
+        rest = slice(block * BLOCK, num_steps)
+        pulled = self.pulled[..., rest]
+        own = np.sum(pulled, axis=-1), np.sum(pulled * self.rewards[:, rest], axis=-1, dtype=np.float64)
+        return self.before[0][..., block] + own[0], self.before[1][..., block] + own[1]
+
+
 class PlainLogs:
     """Logs that grow, and their plain figures after any number of steps."""
 
     def __init__(self, key: PRNGKeyArray, policy: BasePolicy, setting: Setting) -> None:
         self.key, self.policy, self.setting = key, policy, setting
-        self.horizon, self.logs, self.asked = 0, None, None
+        self.horizon = 0
+        self.logs: Prefixes | None = None
+        self.asked: Questions | None = None
 
     def grow(self, num_steps: int) -> None:
         """Simulates logs of so many steps."""
         number = max(min(SEARCHED_LOGS, MOST_NUMBERS // num_steps), FEWEST_LOGS)
         self.asked = self.setting.questions(number)
-        self.logs = simulate_design(self.key, self.policy, self.setting, self.asked.mean, num_steps)
-        self.logs = jax.device_get(self.logs)
+        self.logs = Prefixes(simulate_design(self.key, self.policy, self.setting, self.asked.mean, num_steps), self.asked)
         self.horizon = num_steps
 
     def figure(self, goal: Goal, calibration: Calibration, num_steps: int) -> float:
         """What the goal is about, as expected of the tests."""
-        logs: History | None = self.logs
-        asked: Questions | None = self.asked
-        assert logs is not None
-        assert asked is not None
-        plain = plain_figures(logs, self.setting, asked, num_steps)
+        assert self.logs is not None
+        assert self.asked is not None
+        plain = plain_figures(self.setting, self.asked, *self.logs.at(num_steps))
         if goal.figure == "power":
             return float(np.mean(np.abs(plain.z) > calibration.cut_off))
         return float(calibration.ratio * normal_quantile(self.setting.level) * np.mean(plain.stderr))

@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import norm
 
 import jaxbias as jb
-from jaxbias.planning.measuring import Calibration, Setting
+from jaxbias.planning.measuring import Calibration, Questions, Setting
 from jaxbias.planning.results import FIGURES, Design
-from jaxbias.planning.searching import Goal, PlainLogs, find_smallest
+from jaxbias.planning.searching import Goal, PlainLogs, Prefixes, find_smallest
 from jaxbias.policies import check_policy
 
 Z, AHEAD = 1.959964, 0.5
@@ -78,3 +78,15 @@ def test_a_goal_that_every_design_reaches_needs_the_fewest_steps(plain):
     target, design = find_smallest(plain, Goal("half_width", 50.0), Truth(), "uniform", 1000, 0.05)
     assert target.steps == design.steps == 2
     assert target.lower == 0
+
+
+@pytest.mark.parametrize("num_steps", [1, 255, 256, 257, 600])
+def test_prefixes_are_those_of_the_logs(num_steps):
+    rng = np.random.default_rng(0)
+    logs = jb.History(arms=rng.integers(0, 3, (4, 600)), rewards=rng.normal(size=(4, 600)), num_arms=3)
+    asked = Questions(mean=np.zeros((4, 3)), arms=np.array([0, 1, 2, 0]), others=np.array([1, 2, 0, 2]))
+    pulls, total = Prefixes(logs, asked).at(num_steps)
+    for place, which in enumerate((asked.arms, asked.others)):
+        pulled = logs.arms[:, :num_steps] == which[:, None]
+        np.testing.assert_array_equal(pulls[place], pulled.sum(axis=1))
+        np.testing.assert_allclose(total[place], (logs.rewards[:, :num_steps] * pulled).sum(axis=1), atol=1e-12)
