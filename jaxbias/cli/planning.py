@@ -61,7 +61,9 @@ def plan(
     built, rewards = build_policies(policy, given, family, sigma, len(means if prior is None else means[0]))
     use_cache()
     jb.use_all_cores()
-    asked = dict(half_width=half_width, power=power, control=control, level=level, batch_size=batch_size, max_steps=max_steps)
+    asked: Any = dict(
+        half_width=half_width, power=power, control=control, level=level, batch_size=batch_size, max_steps=max_steps
+    )
     with show_progress(quiet, "designs") as progress:
         found = jb.plan(
             make_key(seed),

@@ -75,7 +75,7 @@ def plan(
         num_paths: that are simulated for each log at a mean vector of its own; logs at one mean vector share 16 times as many.
         batch_size, allocation: as in `simulate`; whole batches are simulated at once where that is faster.
         max_steps: the most that are tried for a goal.
-        tolerance: of the number of steps that is found, relative.
+        tolerance: of the number of steps that is found, relative; the Monte Carlo error of a design may be larger.
         folder: finished designs are kept there, and not measured again.
         progress: called after each design.
 

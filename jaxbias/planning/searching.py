@@ -46,6 +46,14 @@ class Goal(NamedTuple):
         value, stderr = getattr(design, self.figure), np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
         return bool(value <= self.value + stderr if self.figure == "half_width" else value >= self.value - stderr)
 
+    def blur(self, design: Design, tolerance: float) -> float:
+        """The relative error of the steps: the tolerance, or what two Monte Carlo errors of the figure are in steps.
+
+        A half-width falls as steps^-1/2, so that its relative error counts twice; that of a power of 80% counts about as much.
+        """
+        stderr = np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
+        return max(tolerance, 4 * float(stderr) / self.value)
+
 
 class Prefixes:
     """Pulls and summed rewards of the two arms of each log after any number of steps, from sums over blocks of steps."""
@@ -116,7 +124,7 @@ def find_smallest(
         last, calibration = measure(steps, False)
         found, least = (last, least) if goal.reached(last) else (found, steps)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
-        narrow = found is not None and found.steps <= max(least * (1 + tolerance), steps * (1 + tolerance), num_arms)
+        narrow = found is not None and found.steps <= max(max(least, steps) * (1 + goal.blur(found, tolerance)), num_arms)
         if narrow or least >= max_steps:
             break
     assert last is not None

@@ -101,7 +101,7 @@ def _invert_group(
         log_key, sums, anchors = log
         nuisance, observed = draw_nuisance(log_key, anchors, DRAWS), observed_sums(sums, anchors, None)
         placed = common._replace(stderr=anchors.stderr)
-        contrast = lambda which: of_few(*which, family, placed, nuisance, data, observed)
+        contrast = lambda which: of_few(which[0], which[1], family, placed, nuisance, data, observed)
         once = jnp.ones((), jnp.int32)
         return jax.lax.map(lambda which: invert_contrast(contrast(which), chance, null, once), tuple(weighted))
 
