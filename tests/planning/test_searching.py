@@ -56,6 +56,14 @@ def test_the_steps_of_a_power(plain):
     assert exact <= target.steps <= 1.12 * exact  # the plain power has an error of 2 points, 5% of the steps
 
 
+def test_a_search_ends_where_the_errors_of_designs_are_larger_than_the_tolerance(plain):
+    truth = Truth(1.1, noise=0.01)
+    target, design = find_smallest(plain, Goal("half_width", 0.15), truth, "uniform", 100_000, 0.05)
+    assert len(truth.measured) <= 2
+    assert target.steps == design.steps
+    assert abs(design.half_width - 0.15) < 0.02
+
+
 def test_a_goal_out_of_reach_says_how_far_it_came(plain):
     truth = Truth()
     target, design = find_smallest(plain, Goal("half_width", 0.01), truth, "uniform", 1000, 0.05)
