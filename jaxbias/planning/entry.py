@@ -81,9 +81,9 @@ def plan(
 
     >>> import jax, jaxbias as jb
     >>> options = dict(num_steps=[20, 40], num_trials=32, num_paths=128)
-    >>> found = jb.plan(jax.random.key(0), {"greedy": jb.Greedy()}, jb.Normal(), [1.0, 0.0], **options)
+    >>> found = jb.plan(jax.random.key(0), {"uniform": jb.Uniform()}, jb.Normal(), [1.0, 0.0], **options)
     >>> [(design.policy, design.steps) for design in found.designs], found.designs[0].half_width > found.designs[1].half_width
-    ([('greedy', 20), ('greedy', 40)], True)
+    ([('uniform', 20), ('uniform', 40)], True)
     """
     named, goals = name_policies(policies), check_goals(half_width, power)
     points = check_points(sample_points(key, mean, num_trials), control, power is not None)
