@@ -104,7 +104,7 @@ def methods_of(names: Sequence[str], setting: Setting, num_paths: int, num_round
         "unbiased": lambda *given: jb.unbiased(given[0], given[1], given[2], by_orders, **chains),
         "unbiased_sums": partial(jb.unbiased, **chains),
         "conditional_mle": partial(jb.conditional_mle, num_paths=num_paths),
-        "conditional_posterior": partial(jb.conditional_posterior, num_paths=num_paths),
+        "conditional_posterior": partial(jb.conditional_mle, prior="hierarchical", num_paths=num_paths),
     }
     return {"sample_mean": naive, **{name: known[name] for name in names}}
 

@@ -17,7 +17,6 @@ from .estimators.compare import compare as compare
 from .estimators.conditional_mle import ContrastiveDivergence as ContrastiveDivergence
 from .estimators.conditional_mle import conditional_log_likelihood as conditional_log_likelihood
 from .estimators.conditional_mle import conditional_mle as conditional_mle
-from .estimators.conditional_mle import conditional_posterior as conditional_posterior
 from .estimators.confidence_sequence import confidence_sequence as confidence_sequence
 from .estimators.contrasts import contrasts as contrasts
 from .estimators.data_splitting import data_splitting as data_splitting
@@ -34,6 +33,7 @@ from .evaluation import evaluate as evaluate
 from .history import History as History
 from .likelihood import log_density as log_density
 from .logs import read_log as read_log
+from .planning import plan as plan
 from .policies import UCB1 as UCB1
 from .policies import BetaThompson as BetaThompson
 from .policies import Clipped as Clipped

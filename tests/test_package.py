@@ -31,6 +31,7 @@ FLOW = [
     "likelihood",
     "estimators",
     "evaluation",
+    "planning",
     "policy_fit",
     "logs",
     "analysis",

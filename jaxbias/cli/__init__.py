@@ -15,6 +15,7 @@ try:
         debiasing,
         evaluating,
         listing,
+        planning,
         propensities,
         reproducing,
         simulating,

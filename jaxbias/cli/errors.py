@@ -14,6 +14,8 @@ PARAMETERS = {  # of the library, and what the commands call them; the first tha
     "methods": ("method",),
     "key": ("seed",),
     "folder": ("out",),
+    "policies": ("policy",),
+    "num_paths": ("paths",),
     "name": ("example",),
     "source": ("log",),
     "history.allocation": ("allocation",),

@@ -45,7 +45,7 @@ def reproduce(
     from jaxbias.paper.terminal import print_reproduction, reproduction_document
 
     with spread_over(processes) as answers:
-        with _progress(quiet or not answers) as progress:
+        with show_progress(quiet or not answers) as progress:
             found = paper.reproduce(make_key(seed), names or ["all"], out, num_trials=trials, jobs=jobs, progress=progress)
         if not answers:
             return
@@ -60,8 +60,8 @@ def reproduce(
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Any]:
-    """A progress bar on a terminal, and a line for each experiment elsewhere."""
+def show_progress(quiet: bool, unit: str = "cells") -> Iterator[Any]:
+    """A progress bar on a terminal, and a line for each step elsewhere."""
     if quiet:
         yield None
         return
@@ -71,7 +71,7 @@ def _progress(quiet: bool) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.fields[cells]} cells"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"))
+    columns = (TextColumn(f"{{task.fields[cells]}} {unit}"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"))
     # The speed is averaged over the whole run, because cells differ a hundredfold.
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), speed_estimate_period=3600) as bar:
         task = bar.add_task("", total=1.0, cells="0")

@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.devices import LostProcess, from_first
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.kept import make_folder
 from jaxbias._core.randomness import key_words
 from jaxbias.paper.experiments import Experiment, Result, run_experiment
 from jaxbias.paper.figures import FIGURES
@@ -88,7 +89,7 @@ def reproduce(
     specs, words = find_specs(names), key_words(key)
     _check_numbers(num_trials, jobs)
     answers = jax.process_index() == 0
-    folder = make_folder(folder) if answers else Path(folder)
+    folder = make_folder(folder, "cells") if answers else Path(folder)
     wanted = tuple(dict.fromkeys(experiment for spec in specs for experiment in spec.experiments))
     finished = {one: result for one in wanted if answers and (result := load(folder, one, words, num_trials)) is not None}
     is_left = from_first(np.array([one not in finished for one in wanted]))
@@ -141,20 +142,6 @@ def find_specs(names: Sequence[str]) -> tuple[Spec, ...]:
     if not names:
         raise ArgumentError("names", names, problem="is empty", remedy=choices)
     return tuple(SPECS[name] for name in ORDER if name in names or "all" in names)
-
-
-def make_folder(folder: str | Path) -> Path:
-    """The folder, with a subfolder for the cells."""
-    folder = Path(folder)
-    writable = "a folder that can be written to"
-    try:
-        (folder / "cells").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"is {str(folder)!r}: {error.strerror}"
-        raise ArgumentError("folder", str(folder), writable, problem=problem) from error
-    if not os.access(folder / "cells", os.W_OK):
-        raise ArgumentError("folder", str(folder), writable)
-    return folder
 
 
 def default_jobs() -> int:

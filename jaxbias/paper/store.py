@@ -1,6 +1,5 @@
 """Finished experiments in a folder: one file for each, written whole, and read by the next run."""
 
-import json
 import zlib
 from functools import cache
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxbias._core.files import written_whole
+from jaxbias._core.kept import load_kept, save_kept
 from jaxbias._core.version import __version__
 from jaxbias.paper.experiments import Experiment, Result
 from jaxbias.paper.summaries import Figure
@@ -37,19 +36,13 @@ def save(folder: Path, experiment: Experiment, key_words: tuple[int, ...], trial
         name: {"value": np.asarray(value, np.float64).tolist(), "stderr": np.asarray(stderr, np.float64).tolist()}
         for name, (value, stderr) in result.figures.items()
     }
-    content = json.dumps({**_head(experiment, key_words, trials), "figures": figures}) + "\n"
-    with written_whole(path_of(folder, experiment)) as path:
-        path.write_text(content)
+    save_kept(path_of(folder, experiment), _head(experiment, key_words, trials), {"figures": figures})
 
 
 def load(folder: Path, experiment: Experiment, key_words: tuple[int, ...], trials: int | None) -> Result | None:
     """A finished experiment; None where there is none with the same number of trials, key and version."""
-    try:
-        kept = json.loads(path_of(folder, experiment).read_text())
-    except (OSError, ValueError):
-        return None
-    head = _head(experiment, key_words, trials)
-    if not isinstance(kept, dict) or {name: kept.get(name) for name in head} != head:
+    kept = load_kept(path_of(folder, experiment), _head(experiment, key_words, trials))
+    if kept is None:
         return None
     figures = {name: Figure(np.asarray(one["value"]), np.asarray(one["stderr"])) for name, one in kept["figures"].items()}
     return Result(trials=kept["trials"], figures=figures)

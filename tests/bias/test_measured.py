@@ -173,3 +173,34 @@ def test_a_smaller_block_of_few_trials_has_the_bits_of_a_whole_one():
         np.testing.assert_array_equal(few, whole)
     assert moments[0].count.tolist() == [[20]]
     assert block_of(20) == 32
+
+
+def test_regret_and_the_share_of_the_best_arm_as_enumerated():
+    """Every pull and every success of a small Bernoulli problem, with its probability."""
+    policy, mean = jb.BetaThompson(), np.array([0.2, 0.7])
+    exact = jb.bias.exact_distribution(policy, mean, 6)
+    pulls = exact.pulls[:, 0]
+    regret, share = exact.probability @ (0.5 * pulls), exact.probability @ (1 - pulls / 6)
+    found = jb.measure_bias(jax.random.key(4), policy, jb.Bernoulli(), mean, 6, 20_000)
+    assert abs(found.regret - regret) < 4 * found.regret_stderr
+    assert abs(found.best_share - share) < 4 * found.best_share_stderr
+    assert found.regret_stderr < 0.02 * regret
+
+
+@pytest.mark.parametrize("name", some_now_others_slow(POLICIES))
+def test_the_bias_is_minus_the_covariance_with_the_pulls_over_their_mean(name):
+    """bias = -Cov(sample mean, pulls) / E[pulls], as the sum of an arm's errors has mean zero whenever it is pulled.
+
+    It needs a sample mean, so every arm pulled at least once, and trials whose length no rule decides. Of the same trials the two
+    sides differ by the mean of pulls x error over that of the pulls, whose Monte Carlo error is the tolerance.
+    """
+    policy = POLICIES[name]
+    family, mean = (jb.Bernoulli(), [0.6, 0.4, 0.5]) if policy.unit_rewards else (jb.Normal(), [0.6, 0.4, 0.5])
+    problem = (jax.random.key(5), policy, family, mean, 20, 4000)
+    found, statistics = jb.measure_bias(*problem), jb.simulate(*problem).statistics
+    pulls, sample_mean = (np.asarray(part, np.float64) for part in (statistics.pulls, statistics.mean))
+    covariance = np.mean((pulls - pulls.mean(axis=0)) * sample_mean, axis=0)
+    errors = np.std(pulls * (sample_mean - mean), axis=0) / np.sqrt(4000) / pulls.mean(axis=0)
+    assert (np.abs(found.bias + covariance / pulls.mean(axis=0)) < 4 * errors).all()
+    if name != "uniform":  # an identity of zeros would say nothing
+        assert (np.abs(found.bias) > 4 * errors).any()

@@ -211,7 +211,9 @@ def test_simulate_prints_the_same_numbers_as_a_table(capsys):
     assert out.splitlines()[-3].startswith("On average over 200 trials, the sample mean")
     regret, error = (float(part) for part in out.splitlines()[-1].split()[3:6:2])
     assert abs(regret - found["regret"]) < 0.051 * error
-    assert out.splitlines()[-1].endswith(f"which gets {found['best_share']:.1%} of the pulls.")
+    share, error = (float(word.strip("%")) for word in out.splitlines()[-1].split("which gets ")[1].split()[:3:2])
+    assert abs(share - 100 * found["best_share"]) < 0.051 * error
+    assert abs(error - 100 * found["best_share_stderr"]) < 0.051 * error
 
 
 @pytest.mark.parametrize(

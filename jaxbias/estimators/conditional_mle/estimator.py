@@ -155,7 +155,7 @@ def conditional_posterior(
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.EpsilonGreedy(0.1), jb.Bernoulli()
     >>> history = jb.simulate(jax.random.key(0), policy, family, [0.3, 0.35], num_steps=12)
-    >>> estimate = jb.conditional_posterior(jax.random.key(1), history, policy, family)
+    >>> estimate = conditional_posterior(jax.random.key(1), history, policy, family)
     >>> estimate.mean.shape, bool(estimate.converged.all())
     ((2,), True)
     """

@@ -64,7 +64,7 @@ def _shift(family: BaseFamily, mean: Array, move: Array) -> Array:
 def assign_anchors(key: PRNGKeyArray, anchors: Anchors, num_paths: int) -> Float[Array, "paths arms"]:
     """The means of each path: every anchor of an arm for as many paths, in an order of its own for every arm."""
     keys = jax.random.split(key, anchors.centre.shape[0])
-    turn = jnp.arange(num_paths) % ANCHORS
+    turn = jnp.arange(num_paths) % anchors.places.shape[1]
     which = jax.vmap(lambda one: jax.random.permutation(one, turn))(keys)
     return jnp.take_along_axis(anchors.places, which, axis=1).T
 

@@ -80,7 +80,7 @@ def invert_tests(
         def one(which: tuple[Array, Array]) -> InvertedTests:
             arms, weights = which
             contrast = lambda weights: of_few(arms, weights, fixed, anchors, nuisance, data, observed)
-            found = _invert(contrast(weights), chance, null, number)
+            found = invert_contrast(contrast(weights), chance, null, number)
             return found._replace(ratio=find_ratio(contrast, weights, chance)) if ratios else found
 
         return jax.lax.map(one, tuple(contrasts))
@@ -96,7 +96,8 @@ def invert_tests(
     return found._replace(rounds=rounds)
 
 
-def _invert(contrast: Contrast, chance: Array, null: Array | None, number: Array) -> InvertedTests:
+def invert_contrast(contrast: Contrast, chance: Array, null: Array | None, number: Array) -> InvertedTests:
+    """One contrast: its ends and its median, and the tails at the value that is tested."""
     lower, upper = find_lower(contrast, chance), find_upper(contrast, chance)
     errors = tails(contrast, lower).error_above / chance, tails(contrast, upper).error_below / chance
     inside = (lower > contrast.low), (upper < contrast.high)  # an end of the range needs no paths to be known

@@ -87,7 +87,7 @@ def _bias_sentences(summary: "BiasSummary") -> list[str]:
         f"On average over {count(summary.num_trials)} trials, {signs}.",
         f"In {every} of trials every sample mean came out below its mean; in {none} none did.",
         f"A trial loses {figure(summary.regret, summary.regret_stderr)} against pulling the best arm only, "
-        f"which gets {percent(summary.best_share)} of the pulls.",
+        f"which gets {figure(100 * summary.best_share, 100 * summary.best_share_stderr, unit='%')} of the pulls.",
     ]
 
 

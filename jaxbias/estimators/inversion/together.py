@@ -1,0 +1,116 @@
+"""Tests of many logs of one experiment with few sets of paths: for experiments that are simulated many times.
+
+The tests of a log simulate paths around its own sample means. The sample means of logs of one experiment are near each other, so
+that paths at anchors spread over what all logs of a group say serve each of them: their likelihood at other means is known
+(`tilting`), whichever means they were simulated at. A log is tested as `test_inversion` does it; the paths are what is shared.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from jaxbias._core.chunks import LogChunks, log_keys, split_logs
+from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import compiled
+from jaxbias._core.randomness import root_words, trial_words
+from jaxbias.estimators.estimate import Estimate
+from jaxbias.estimators.inversion.anchors import Anchors, assign_anchors, draw_nuisance, place_anchors
+from jaxbias.estimators.inversion.estimator import estimate_of
+from jaxbias.estimators.inversion.inverting import DRAWS, InvertedTests, invert_contrast, observed_sums, of_few, path_data
+from jaxbias.estimators.inversion.question import Question, Weighted
+from jaxbias.history import History
+from jaxbias.rewards import UnknownSigma
+from jaxbias.simulation.paths import design_of, simulate_sums
+
+PLACES = 64  # anchors of each arm: four times those of one log, as the logs of a group cover about four times its range
+SPREAD = 1.5  # of the anchors of each log before they are pooled: the ends of its interval are then inside them
+
+
+def invert_together(
+    key: PRNGKeyArray, question: Question, weighted: Weighted, level: float, null: float, num_groups: int
+) -> Estimate:
+    """As `test_inversion`, of contrasts of many logs with the same forced pulls; logs one after another share a set of paths.
+
+    Arguments:
+        key: a `jax.random.key`.
+        question: the logs, of one experiment; a whole number of them in each group. `num_paths` is that of a set.
+        weighted: the contrasts.
+        level: of the intervals.
+        null: the value that is tested.
+        num_groups: how many sets of paths there are.
+    """
+    if isinstance(question.family, UnknownSigma):
+        raise ArgumentError("family", question.family, "one with a known sigma")
+    logs, dtype = question.history, question.history.rewards.dtype
+    groups = jax.tree.map(lambda leaf: leaf.reshape(num_groups, -1, *leaf.shape[1:]), logs)
+    keys, given = log_keys(key, num_groups), (question.policy, question.family)
+    chunks = split_logs(1, (keys, groups, *given))
+    numbers = jnp.asarray((1 - level) / 2, dtype), jnp.asarray(null, dtype)
+    sizes: Any = dict(num_paths=question.num_paths, chunks=chunks)
+    tests = chunks.collect(_run(*given, keys, groups, weighted, *numbers, question.stop, **sizes))
+    tests = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tests)
+    return estimate_of(tests, weighted, question, level)
+
+
+@partial(compiled, static=("num_paths", "chunks"))
+def _run(
+    policy: Any,
+    family: Any,
+    keys: Any,
+    groups: History,
+    weighted: Weighted,
+    chance: Any,
+    null: Any,
+    stop: Any,
+    num_paths: int,
+    chunks: LogChunks,
+) -> InvertedTests:
+    def one(group: tuple[Any, History]) -> InvertedTests:
+        return _invert_group(*group, policy, family, weighted, chance, null, stop, num_paths)
+
+    return chunks.map(one, (keys, groups))
+
+
+def _invert_group(
+    key: PRNGKeyArray,
+    logs: History,
+    policy: Any,
+    family: Any,
+    weighted: Weighted,
+    chance: Float[Array, ""],
+    null: Float[Array, ""],
+    stop: Any,
+    num_paths: int,
+) -> InvertedTests:
+    paths_key, order_key, nuisance_key = jax.random.split(key, 3)
+    statistics = logs.statistics
+    spread_by = lambda spread: jax.vmap(
+        lambda mean, pulls: place_anchors(family, mean, pulls, jnp.asarray(spread, logs.rewards.dtype))
+    )(statistics.mean, statistics.pulls)
+    own, common = spread_by(1.0), pool_anchors(spread_by(SPREAD))
+    means = assign_anchors(order_key, common, num_paths)
+    words = trial_words(root_words(paths_key), jnp.uint32(0), num_paths)
+    design = design_of(jax.tree.map(lambda leaf: leaf[0], logs), stop)
+    data = path_data(simulate_sums(words, policy, family, means, design), common, family, family, logs.rewards[0, 0])
+
+    def one(log: tuple[Any, Any, Anchors]) -> InvertedTests:
+        log_key, sums, anchors = log
+        nuisance, observed = draw_nuisance(log_key, anchors, DRAWS), observed_sums(sums, anchors, None)
+        placed = common._replace(stderr=anchors.stderr)
+        contrast = lambda which: of_few(which[0], which[1], family, placed, nuisance, data, observed)
+        once = jnp.ones((), jnp.int32)
+        return jax.lax.map(lambda which: invert_contrast(contrast(which), chance, null, once), tuple(weighted))
+
+    keys = jax.random.split(nuisance_key, statistics.pulls.shape[0])
+    return jax.lax.map(one, (keys, statistics, own))
+
+
+def pool_anchors(own: Anchors) -> Anchors:
+    """Of a group of logs: quantiles of all their anchors together, so that logs with few pulls of an arm have some far out."""
+    ordered = jnp.sort(jnp.moveaxis(own.places, 0, 1).reshape(own.places.shape[1], -1), axis=1)
+    which = ((np.arange(PLACES) + 0.5) / PLACES * ordered.shape[1]).astype(int)
+    return Anchors(centre=jnp.mean(own.centre, axis=0), stderr=jnp.mean(own.stderr, axis=0), places=ordered[:, which])
