@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from jaxbias.estimators.unbiased.averaging import Chain, average_rounds
 from jaxbias.estimators.unbiased.exchanges import exchange
-from jaxbias.estimators.unbiased.orders import IMPOSSIBLE, Order, Question, Setup, chosen_log_probs, read_order
+from jaxbias.estimators.unbiased.orders import IMPOSSIBLE, Order, Question, Setup, chosen_log_probs, read_log
 from jaxbias.estimators.unbiased.resimulation import couple, insert
 
 NARROWER = 8  # windows of all steps, and windows of an eighth
@@ -45,7 +45,7 @@ COSTLY = Moves(exchanges=1, insertions=2, couplings=0, inserts_narrowly=True)
 
 def run_chain(key: PRNGKeyArray, setup: Setup, question: Question, num_rounds: int, moves: Moves) -> Chain:
     """One chain from the log, as two halves, and its averages."""
-    start = read_order(setup, question, question.arms, question.rewards)
+    start = read_log(setup, question)
     value_of = lambda order: question.opening.T @ order.rewards
     possible = jnp.min(chosen_log_probs(question, start)) > IMPOSSIBLE  # a chain never leaves what is possible
     move = lambda key, order: _move(key, setup, question, order, moves)

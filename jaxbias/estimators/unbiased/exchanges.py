@@ -1,4 +1,9 @@
-"""Two steps of each window change places, and the other steps keep their arms: one evaluation of the policy at all steps."""
+"""Two steps of each window change places, and the other steps keep their arms: one evaluation of the policy at all steps.
+
+Windows are accepted each on its own, as the pulls and sums after a window stay as they are. A policy with a state of its own may
+remember the order: what changes in one window then changes the probabilities in all later ones. It has one exchange at a time,
+accepted by the probabilities of the whole log.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -19,21 +24,31 @@ from jaxbias.estimators.unbiased.orders import (
 
 FROM_START = 0.6  # of the cuts have a window that begins with the log, and in it an opening reward is exchanged,
 OPENING = 0.9  # as often as this: it is what is averaged
+FIRST_WINDOW = 0.5  # of the exchanges of a policy with a state of its own: the opening rewards are there
 SAME_ARM = 0.5  # of the other exchanges; else of any two steps, with their arms
 
 
 def exchange(key: PRNGKeyArray, setup: Setup, question: Question, order: Order) -> tuple[Order, Array]:
     """One exchange in each window, each accepted with the ratio of the probabilities; also the share of steps that moved."""
-    cut, draw, accept = jax.random.split(key, 3)
+    cut, draw, accept, which = jax.random.split(key, 4)
     num_steps, dtype = order.arms.shape[0], order.rewards.dtype
     window, start, end = windows_of(cut, question)
     partner = partners_of(draw, question, order.arms, order.rewards, (window, start, end))
+    if not setup.policy.keeps_statistics:
+        partner, window = _in_one_window(which, window, partner), jnp.zeros_like(window)
     proposed = read_order(setup, question, order.arms[partner], order.rewards[partner])
     gain = chosen_log_probs(question, proposed) - chosen_log_probs(question, order)
     ratio = jax.ops.segment_sum(gain, window, num_segments=num_steps + 1)
     likely = jnp.log(jax.random.uniform(accept, ratio.shape, dtype)) < ratio
     moved = likely[window] & (partner != jnp.arange(num_steps))
     return take(likely[window], proposed, order), jnp.mean(moved.astype(dtype))
+
+
+def _in_one_window(key: PRNGKeyArray, window: Int[Array, " steps"], partner: Int[Array, " steps"]) -> Int[Array, " steps"]:
+    """The exchange of one window alone: of the first, or of that of a random step."""
+    kind, place = jax.random.uniform(key, (2,))
+    only = window[jnp.where(kind < FIRST_WINDOW, 0, pick(place, jnp.int32(len(window))))]
+    return jnp.where(window == only, partner, jnp.arange(len(window), dtype=partner.dtype))
 
 
 Window = tuple[Int[Array, " steps"], Int[Array, " steps"], Int[Array, " steps"]]
