@@ -82,8 +82,9 @@ def too_long(history: History, policy: Any, family: Any, methods: Sequence[str])
 
 
 def too_slow(history: History, policy: Any, family: Any, fit: PolicyFit | None = None) -> dict[str, ArgumentError]:
-    """The methods that are left out unless they are asked for by name, with the reason."""
-    return _slow_integrals(history, policy, family) | _slow_paths(history, policy, family, fit)
+    """The methods that are left out unless they are asked for by name, with the reason; others are not tried anyway."""
+    slow = _slow_integrals(history, policy, family) | _slow_paths(history, policy, family, fit)
+    return {name: reason for name, reason in slow.items() if METHODS[name].by_default}
 
 
 def _slow_paths(history: History, policy: Any, family: Any, fit: PolicyFit | None) -> dict[str, ArgumentError]:
