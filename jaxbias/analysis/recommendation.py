@@ -15,7 +15,6 @@ from jaxbias.policy_fit.check import PolicyFit
 from jaxbias.policy_fit.weights import WeightsCheck
 
 SHRINKING = ("shrinkage", "conditional_posterior")  # with a bias of both signs, and less error than those that correct
-CAUTIOUS = ("sample_mean", "bias_corrected")  # which move no arm by less than about a standard error of its sample mean
 ALMOST_ALL = 0.95  # of an arm's pulls: weights that keep more than that lose nothing worth reporting
 CLEAR = 2  # Monte Carlo standard errors: what an evaluation may be off by
 SHORT, SHORT_OF_AN_ARM = 0.01, 0.03  # of the level: intervals that cover less often than that, on average and for one arm, do not
@@ -91,8 +90,7 @@ def best_evaluated(comparison: Comparison, evaluation: Evaluation) -> str | None
     """The method with the least error among those that can be believed; None where there is none.
 
     Its intervals must cover, and it may be neither more biased than the sample mean nor have more error for arms that were pulled
-    often: each up to its Monte Carlo error. The evaluation is at this log's own estimates, so it cannot see that an arm was
-    pulled often by chance: its sample mean is then high too. So a method that keeps the sample mean of such an arm comes first.
+    often: each up to its Monte Carlo error.
     """
     naive = evaluation.methods.get("sample_mean")
     candidates = to_evaluate(comparison, tuple(evaluation.methods))
@@ -109,8 +107,6 @@ def best_evaluated(comparison: Comparison, evaluation: Evaluation) -> str | None
         return bool(figures.usable.min() >= USABLE and covers and no_bias and no_worse)
 
     good = [name for name in candidates if name in evaluation.methods and is_good(evaluation.methods[name])]
-    if CAUTIOUS[-1] in evaluation.methods:
-        good = [name for name in good if name in CAUTIOUS] or good
     return min(good, key=lambda name: evaluation.methods[name].average_mse) if good else None
 
 

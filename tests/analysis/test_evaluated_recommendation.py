@@ -61,16 +61,6 @@ def test_the_least_error_among_those_that_can_be_believed(better, expected):
     assert best_of(mean_matching=make_figures(mse=1.0), test_inversion=make_figures(**better)) == expected
 
 
-def test_a_cautious_method_comes_first():
-    """Whatever the evaluation says of shrinkage: it is at estimates that were shrunken by this log."""
-    shrunken = make_figures(mse=0.1)
-    assert best_of(shrinkage=shrunken, bias_corrected=make_figures(mse=1.0)) == "bias_corrected"
-    assert best_of(shrinkage=shrunken, bias_corrected=make_figures(mse=1.0, well_pulled=0.6)) == "sample_mean"
-    assert best_of(shrinkage=shrunken) == "shrinkage"  # the other was not asked for
-    bad = make_figures(mse=1.0, coverage=0.8)
-    assert best_of(sample_mean=bad, shrinkage=shrunken, bias_corrected=bad) == "shrinkage"
-
-
 def test_what_did_not_converge_is_not_recommended_and_no_method_may_be_better():
     assert best_of(["bias_corrected"], bias_corrected=make_figures(mse=0.1)) == "sample_mean"
     assert best_of(mean_matching=make_figures(mse=3.0)) == "sample_mean"
