@@ -87,7 +87,7 @@ def read_log(setup: Setup, question: Question) -> Order:
         return order
     before = statistics_before(order.arms, order.rewards, num_arms)
     size = statistics_before(order.arms, jnp.abs(order.rewards), num_arms).total + before.pulls.astype(before.total.dtype)
-    before, size = (before, size) if setup.seen is None else jax.tree.map(lambda leaf: leaf[setup.seen], (before, size))
+    before, size = (before, size) if setup.seen is None else jax.tree.map(lambda leaf: leaf[setup.seen.number], (before, size))
     own = order.arms[:, None] == jnp.arange(num_arms, dtype=order.arms.dtype)[None]
     rounding = ROUNDING * math.sqrt(len(order.arms)) * jnp.finfo(size.dtype).eps * size
     nearby = over_steps(policy.log_probs, before._replace(total=before.total + jnp.where(own, rounding, -rounding)))
