@@ -7,6 +7,7 @@ a policy that looks at pulls and sums only, every state before a step is a runni
 array operations of size steps x arms; for any other policy it is a scan over its own `update`.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,11 +23,13 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import as_float
 from jaxbias.history import History, by_trial, check_history, check_unit_rewards
-from jaxbias.policies import ArmStatistics, Policy, check_policy, complete_policy
+from jaxbias.policies import ArmStatistics, BasePolicy, Policy, check_policy, complete_policy
 from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_family
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
 SQUARES_AT_ONCE = 2**17  # steps x arms^2: the curves of an integral grow with the arms, as do its derivatives; under 1 GB
+# Times the square root of the steps, times the machine's precision: how far the rounding of a running sum goes, a random walk.
+ROUNDING = 2.0
 
 Seen = Arrivals | None  # which rewards each choice had seen, where that is not all before it
 
@@ -225,6 +228,39 @@ def _replayed_log_probs(
     return jax.lax.scan(body, jax.tree.map(jnp.asarray, policy.init(num_arms)), (arms, rewards))[1]
 
 
+def allow_rounding(
+    policy: BasePolicy,
+    arms: Int[Array, " steps"],
+    rewards: Float[Array, " steps"],
+    log_probs: Float[Array, "steps arms"],
+    seen: Seen = None,
+    precision: Any = None,
+) -> Float[Array, "steps arms"]:
+    """The log-probabilities, where a choice that only rounding makes impossible has the probability it has without.
+
+    A policy without noise compares indices. Where two are nearly equal the last digits decide, and these depend on the precision
+    and the order in which the rewards were summed when the arm was chosen. So at a step whose arm is impossible the policy is
+    asked again, with the arm's own sum raised and the others' lowered by as much as rounding may have changed them.
+
+    Arguments:
+        precision: in which the arms were chosen; that of the rewards where it is not given.
+    """
+    num_arms = log_probs.shape[1]
+    if not policy.keeps_statistics or policy.log_prob_cost(num_arms) > 1:  # an integral leaves every arm a chance
+        return log_probs
+    by_arrival = slice(None) if seen is None or seen.order is None else seen.order
+    before = statistics_before(arms[by_arrival], rewards[by_arrival], num_arms)
+    size = statistics_before(arms[by_arrival], jnp.abs(rewards)[by_arrival], num_arms).total
+    size = size + before.pulls.astype(size.dtype)
+    before, size = (before, size) if seen is None else jax.tree.map(lambda leaf: leaf[seen.number], (before, size))
+    own = arms[:, None] == jnp.arange(num_arms, dtype=arms.dtype)[None]
+    rounding = ROUNDING * math.sqrt(len(arms)) * float(jnp.finfo(precision or size.dtype).eps) * size
+    nearby = over_steps(policy.log_probs, before._replace(total=before.total + jnp.where(own, rounding, -rounding)))
+    going = jnp.isfinite(jnp.max(log_probs, axis=1, keepdims=True))  # no rule has stopped the trial
+    wrong = jnp.any(own & jnp.isneginf(log_probs) & jnp.isfinite(nearby), axis=1, keepdims=True)
+    return jnp.where(wrong & going, nearby, log_probs)
+
+
 def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trials steps arms"]:
     """The log-probability of every arm at every step, read off the policy before the step."""
     check_unit_rewards(history, policy)
@@ -237,6 +273,16 @@ def _replayed(policy: Policy, history: History) -> Array:
         return choice_log_probs(policy, trial.arms, trial.learned_from, trial.num_arms, trial.seen_steps)
 
     return by_trial(one, history)
+
+
+def forgive_rounding(policy: BasePolicy, history: History, log_probs: ArrayLike) -> Float[Array, "steps arms"]:
+    """The replayed log-probabilities of one log, with choices that rounding in float32 can explain."""
+    return _forgiven(policy, history, jnp.asarray(log_probs))
+
+
+@compiled
+def _forgiven(policy: BasePolicy, history: History, log_probs: Array) -> Array:
+    return allow_rounding(policy, history.arms, history.learned_from, log_probs, history.seen_steps, jnp.float32)
 
 
 def is_random(log_probs: np.ndarray) -> bool:

@@ -20,8 +20,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.history import History, check_history
-from jaxbias.likelihood import replayed_log_probs
-from jaxbias.policies import Policy, check_policy
+from jaxbias.likelihood import forgive_rounding, replayed_log_probs
+from jaxbias.policies import BasePolicy, Policy, check_policy
 
 REDRAWS = 4000  # a p-value of a thousandth is then four of them
 FEWEST_REDRAWS = 200  # enough for a picture
@@ -118,8 +118,8 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     if history.arms.ndim != 1:
         raise ArgumentError("history", history, "one log", problem=f"has arms of shape {history.arms.shape}")
     steps = np.flatnonzero(~np.asarray(history.forced_steps))
-    log_probs = np.asarray(replayed_log_probs(policy, history), np.float64)[steps]
     arms = np.asarray(history.arms)[steps]
+    log_probs = _replay(policy, history, steps, arms)
     probs = np.exp(log_probs)
     if history.allocation == "shares":
         return _check_shares(history, steps, arms, probs)
@@ -146,6 +146,14 @@ def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
         impossible=impossible,
         surprises=_surprises(steps, arms, probs, chosen),
     )
+
+
+def _replay(policy: BasePolicy, history: History, steps: np.ndarray, arms: np.ndarray) -> np.ndarray:
+    """The log-probabilities of the steps that were chosen. A choice between indices that rounding makes equal is no misfit."""
+    log_probs = np.asarray(replayed_log_probs(policy, history), np.float64)
+    if np.any(np.isneginf(log_probs[steps, arms])):
+        log_probs = np.asarray(forgive_rounding(policy, history, log_probs.astype(history.rewards.dtype)), np.float64)
+    return log_probs[steps]
 
 
 def explains(arms: np.ndarray, log_probs: np.ndarray) -> bool:

@@ -11,7 +11,8 @@ import scipy.stats
 from scipy.stats import binom
 
 import jaxbias as jb
-from jaxbias.likelihood import choice_log_probs
+from jaxbias.likelihood import choice_log_probs, replayed_log_probs
+from jaxbias.policies import complete_policy
 from jaxbias.policy_fit import check as room
 from tests.conftest import some_now_others_slow
 
@@ -172,3 +173,14 @@ def test_the_worst_row_counts_for_as_many_as_there_are():
     assert room._worst((even, off, even)) == pytest.approx(3 * room._row_p_value(off))
     assert room._worst(()) == 1.0
     assert room._worst((even, even)) == 1.0
+
+
+def test_near_ties_that_float32_decided_are_no_misfit():
+    """A long log of a policy without noise, simulated in float32 and replayed in float64, as `debias` does."""
+    history = jb.simulate(jax.random.key(1), jb.LilUCB(), jb.Normal(), [1.0, 0.9, 0.8, 0.7, 0.6], num_steps=40_000)
+    with jax.enable_x64(True):
+        same = jb.History(arms=np.asarray(history.arms), rewards=np.asarray(history.rewards, np.float64), num_arms=5)
+        replayed = np.asarray(replayed_log_probs(complete_policy(jb.LilUCB()), same))
+        assert np.isneginf(replayed[np.arange(5, 40_000), same.arms[5:]]).any()  # or it would show nothing
+        assert jb.check_fit(jax.random.key(2), same, jb.LilUCB()).verdict == room.Verdict.FITS
+        assert jb.check_fit(jax.random.key(2), same, jb.UCB1()).verdict == room.Verdict.IMPOSSIBLE

@@ -4,20 +4,16 @@ Whatever is permuted inside a window, the pulls and sums after it stay the same,
 outside. So each of the windows that a log is cut into is changed, and accepted or not, on its own.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from jaxbias.likelihood import choice_log_probs, over_steps, statistics_before
+from jaxbias.likelihood import allow_rounding, choice_log_probs, statistics_before
 from jaxbias.policies import ArmStatistics, BasePolicy
 
 IMPOSSIBLE = -1e30  # in place of minus infinity, so that sums and differences stay numbers
-
-# Times the square root of the steps, times the machine's precision: how far the rounding of a running sum goes, a random walk.
-ROUNDING = 2.0
 
 
 class Question(NamedTuple):
@@ -76,24 +72,10 @@ def read_order(setup: Setup, question: Question, arms: Array, rewards: Array) ->
 
 
 def read_log(setup: Setup, question: Question) -> Order:
-    """The log itself as an order. A choice that only rounding makes impossible has the probability it has without.
-
-    A policy without noise compares indices. Where two are nearly equal the last digits decide, and these depend on the precision
-    and the order in which the rewards were summed when the arm was chosen. So at a step whose arm is impossible the policy is
-    asked again, with the arm's own sum raised and the others' lowered by as much as rounding may have changed them.
-    """
-    order, policy, num_arms = read_order(setup, question, question.arms, question.rewards), setup.policy, len(question.pulls)
-    if not policy.keeps_statistics or policy.log_prob_cost(num_arms) > 1:  # an integral leaves every arm a chance
-        return order
-    before = statistics_before(order.arms, order.rewards, num_arms)
-    size = statistics_before(order.arms, jnp.abs(order.rewards), num_arms).total + before.pulls.astype(before.total.dtype)
-    before, size = (before, size) if setup.seen is None else jax.tree.map(lambda leaf: leaf[setup.seen.number], (before, size))
-    own = order.arms[:, None] == jnp.arange(num_arms, dtype=order.arms.dtype)[None]
-    rounding = ROUNDING * math.sqrt(len(order.arms)) * jnp.finfo(size.dtype).eps * size
-    nearby = over_steps(policy.log_probs, before._replace(total=before.total + jnp.where(own, rounding, -rounding)))
-    going = jnp.isfinite(jnp.max(order.log_probs, axis=1, keepdims=True))  # no rule has stopped the trial
-    wrong = jnp.any(own & jnp.isneginf(order.log_probs) & jnp.isfinite(nearby), axis=1, keepdims=True)
-    return order._replace(log_probs=jnp.where(wrong & going, nearby, order.log_probs))
+    """The log itself as an order. A choice that only rounding makes impossible has the probability it has without."""
+    order = read_order(setup, question, question.arms, question.rewards)
+    log_probs = allow_rounding(setup.policy, order.arms, order.rewards, order.log_probs, setup.seen)
+    return order._replace(log_probs=log_probs)
 
 
 def chosen_log_probs(question: Question, order: Order) -> Float[Array, " steps"]:
