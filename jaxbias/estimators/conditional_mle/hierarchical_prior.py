@@ -241,8 +241,8 @@ class ConjugatePrior(NamedTuple):
 
     def log_normaliser(self, record: Record, at: Arms, mean: Arms) -> Float[Array, ""]:
         """By the likelihoods of the rewards, with which those of the arms differ."""
-        beyond = None if record.length is None else record.sizes == 0
-        here, there = (reward_log_prob(self.family, means, record.arms, record.rewards, beyond) for means in (mean, at))
+        steps = (record.arms, record.rewards, record.beyond_end)
+        here, there = (reward_log_prob(self.family, means, *steps) for means in (mean, at))
         return here - there
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.history import History, seen_by_batch
 from jaxbias.likelihood import Choices, by_arrival, choices_made, statistics_before
@@ -39,6 +39,11 @@ class Record(NamedTuple):
     def num_arms(self) -> int:
         """How many arms there are."""
         return self.pulls.shape[1]
+
+    @property
+    def beyond_end(self) -> Bool[Array, " steps"] | None:
+        """Which steps are only padding; None where none is."""
+        return None if self.length is None else self.sizes == 0
 
     @property
     def count(self) -> Float[Array, " arms"]:
