@@ -95,15 +95,19 @@ def adaptive_weighting(
     if scheme == "two_point":
         check_order(checked, "adaptive_weighting with scheme='two_point'")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
-    found = _weigh(Replayed(checked, probabilities), float(floor_decay), scheme=scheme)
+    return _estimate(Replayed(checked, probabilities), completed, float(floor_decay), scheme=scheme, level=level)
+
+
+@partial(compiled, static=("scheme", "level"), pads=("log",))
+def _estimate(log: Replayed, family: Any, floor_decay: Any, scheme: str, level: float) -> Estimate:
+    found = _weigh(log, floor_decay, scheme)
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
-    return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
+    return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), family)
 
 
-@partial(compiled, static=("scheme",), pads=("log",))
 def _weigh(log: Replayed, floor_decay: Any, scheme: str) -> WeightedScores:
     def one(trial: History, chances: Float[Array, "steps arms"]) -> WeightedScores:
         free = ~trial.forced_steps[:, None]
