@@ -20,7 +20,7 @@ from jaxbias._core.settings import COUNT, setting, settings
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.winning import normal_win_log_probs
 
-EDGE = 0.5  # of one success: how far inside 0 and 1 a rate is, for its variance; with a variance of 0 GrowthBook computes no weights
+EDGE = 0.5  # of one success: how far inside 0 and 1 a rate is, for its variance; GrowthBook has no weights where that is 0
 
 
 @settings

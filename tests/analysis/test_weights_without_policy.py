@@ -99,7 +99,7 @@ def test_probabilities_of_the_pulled_arm_alone_are_compared_with_the_policy(fram
     assert right.weights.policy.agrees
     assert "The logged propensities are those of EpsilonGreedy" in " ".join(sentences(right))
     wrong = analyse(lone, jb.EpsilonGreedy(epsilon=0.35))
-    assert wrong.weights.policy.wrong == 297
+    assert wrong.weights.policy.wrong == 293  # of 297: where two arms are tied, the one pulled is off by less than 0.01
     assert "The logged propensities are not those of EpsilonGreedy" in " ".join(sentences(wrong))
     assert json.loads(to_json(debias_document(wrong)))["weights"]["ratio"] is None
     assert analyse(lone).weights is None  # nothing to compare them with

@@ -54,7 +54,8 @@ def test_all_arms_are_alike_until_each_has_enough_pulls(pulls):
 
 def test_an_arm_without_a_success_has_a_share():
     found = np.exp(GrowthBook().log_probs(state_of([200, 200, 200], [0, 20, 200])))
-    assert np.all(np.isfinite(found)) and found[0] < found[1] <= found[2]
+    assert np.all(np.isfinite(found))
+    assert found[0] < found[1] <= found[2]
 
 
 def test_two_arms_have_half_each():
