@@ -17,7 +17,7 @@ from jaxbias.estimators.weighting.propensities import all_probabilities
 from jaxbias.history import History, by_trial, check_order, check_squares, check_whole
 from jaxbias.likelihood import Replayed, statistics_seen
 from jaxbias.policies import Policy
-from jaxbias.rewards import Bernoulli, Family
+from jaxbias.rewards import UNKNOWN_FAMILY, Bernoulli, Family
 
 SCHEMES = ("constant", "two_point")
 
@@ -73,7 +73,8 @@ def adaptive_weighting(
         level: of the intervals.
 
     Returns:
-        An `Estimate`; an arm that was chosen fewer than two times is not `converged`. Diagnostics by arm: `pulls`,
+        An `Estimate`; an arm that was chosen fewer than two times is not `converged`, nor one whose mean is outside the range of
+        the family or, without one, beyond all rewards of the log. Diagnostics by arm: `pulls`,
         `free_pulls`, those not forced, `effective_sample_size`, (sum of h)^2 / sum of h^2, `largest_share`, of one step in the
         variance, and `smallest_probability`.
 
@@ -95,17 +96,28 @@ def adaptive_weighting(
     if scheme == "two_point":
         check_order(checked, "adaptive_weighting with scheme='two_point'")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
-    return _estimate(Replayed(checked, probabilities), completed, float(floor_decay), scheme=scheme, level=level)
+    asked: Any = dict(scheme=scheme, level=level, has_family=completed is not UNKNOWN_FAMILY)
+    return _estimate(Replayed(checked, probabilities), completed, float(floor_decay), **asked)
 
 
-@partial(compiled, static=("scheme", "level"), pads=("log",))
-def _estimate(log: Replayed, family: Any, floor_decay: Any, scheme: str, level: float) -> Estimate:
+@partial(compiled, static=("scheme", "level", "has_family"), pads=("log",))
+def _estimate(log: Replayed, family: Any, floor_decay: Any, scheme: str, level: float, has_family: bool) -> Estimate:
     found = _weigh(log, floor_decay, scheme)
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
+    if not has_family:  # no family, no range: a mean beyond every reward of the log is one weight's doing
+        status = jnp.where(_beyond(found.mean, log.history), jnp.int32(Status.OUT_OF_RANGE), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
     return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), family)
+
+
+def _beyond(mean: Float[Array, "*trials arms"], history: History) -> Bool[Array, "*trials arms"]:
+    """Whether a mean is below all rewards of its log, or above all."""
+    rewards, beyond = history.rewards, history.beyond_end
+    if beyond is not None:
+        rewards = jnp.where(beyond, rewards[..., :1], rewards)
+    return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
 
 
 def _weigh(log: Replayed, floor_decay: Any, scheme: str) -> WeightedScores:
