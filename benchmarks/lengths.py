@@ -70,7 +70,7 @@ def summary(new: list[dict[str, Any]], again: list[dict[str, Any]]) -> dict[str,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parser(__doc__)
+    options = parser(__doc__, repeats=AGAIN)
     options.add_argument("--logs", type=int, default=200)
     options.add_argument("--longest", type=int, default=2000, help="steps")
     chosen = options.parse_args(arguments)
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lengths = np.random.default_rng(0).choice(np.arange(SHORTEST, chosen.longest + 1), chosen.logs, replace=False).tolist()
     compilations, rows = Compilations(), make_rows(chosen.longest)
     found: dict[str, Any] = {"machine": machine(), "logs": measure(lengths, rows, compilations)}
-    found["again"] = measure(lengths[-AGAIN:], rows, compilations)
+    found["again"] = measure(lengths[-chosen.repeats :], rows, compilations)
     found["summary"] = summary(found["logs"], found["again"])
     print_machine(found["machine"])
     for name, value in found["summary"].items():

@@ -134,7 +134,8 @@ class History:
         """Whether each step is one of the empty ones after the end of its trial; None where there are none."""
         if self.lengths is None:
             return None
-        return jnp.arange(self.num_steps) >= jnp.asarray(self.lengths)[..., None]
+        lengths = jnp.asarray(self.lengths)
+        return jnp.arange(self.num_steps, dtype=lengths.dtype) >= lengths[..., None]
 
     def padded(self) -> "History":
         """With empty steps at the end, up to one of a few lengths: logs of about the same length share compiled programs.
@@ -148,7 +149,7 @@ class History:
         given = {name: fill for name, fill in fields.items() if getattr(self, name) is not None}
         longer = {name: pad_axis(getattr(self, name), length, fill) for name, fill in given.items()}
         draws = None if self.draws is None else pad_axis(self.draws, length, 0, axis=-2)
-        longer |= {"forced": pad_axis(forced, length, True), "draws": draws, "lengths": np.int32(self.num_steps)}
+        longer |= {"forced": pad_axis(forced, length, True), "draws": draws, "lengths": np.asarray(self.num_steps, np.int32)}
         return dataclasses.replace(self, is_padded=True, **longer)
 
     @property
@@ -235,7 +236,7 @@ def seen_by_batch(batch_sizes: tuple[int, ...]) -> Int[np.ndarray, " steps"]:
 @partial(jax.jit, static_argnames="num_arms")
 @partial(jnp.vectorize, signature="(s),(s),()->(k),(k)", excluded=(3,))
 def _count(arms: jax.Array, rewards: jax.Array, length: jax.Array, num_arms: int) -> tuple[jax.Array, jax.Array]:
-    taken = jnp.arange(arms.shape[0]) < length
+    taken = jnp.arange(arms.shape[0], dtype=length.dtype) < length
     pulls = jnp.zeros(num_arms, jnp.int32).at[arms].add(taken.astype(jnp.int32))
     return pulls, sum_by_arm(arms, jnp.where(taken, rewards, 0), num_arms)
 
@@ -244,7 +245,7 @@ def count(
     arms: Int[Array | np.ndarray, "*trials steps"],
     rewards: Float[Array | np.ndarray, "*trials steps"],
     num_arms: int,
-    lengths: Int[Array | np.ndarray, "*trials"] | None = None,
+    lengths: Int[Array | np.ndarray, "*#trials"] | None = None,
 ) -> ArmStatistics:
     """Pulls and summed rewards of each arm, over all steps or the first `lengths`."""
     if is_concrete((arms, rewards, lengths)):

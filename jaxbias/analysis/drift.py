@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.jit import compiled
+from jaxbias._core.lengths import pad_axis
 from jaxbias._core.randomness import root_words, trial_words
 from jaxbias.history import History, check_history, check_num_steps
 from jaxbias.policies import Policy, check_policy
@@ -92,17 +93,20 @@ def check_drift(
     >>> bool(found.overall > 0.05), found.p_value.shape
     (True, (2,))
     """
-    checked, mean = check_history(history), jnp.asarray(mean, jnp.result_type(float))
+    checked, mean = check_history(history), np.asarray(mean, jnp.result_type(float))
     policy, family = check_policy(policy, checked.num_arms), check_family(family, mean)
     check_sigma(family, "a drift check")
     check_stop(stop, checked.num_arms)
     design = design_of(checked, stop, check_num_steps(num_steps, checked, stop))
+    times = _times(checked.batch_sizes, design.arms.shape[0]).astype(mean.dtype)
+    log, design = checked.padded(), design.padded()
     steps = design.arms.shape[0]
     wanted = num_trials or int(np.clip(STEPS_IN_ALL // steps, *TRIALS))
     size = max(1, min(wanted, STEPS_AT_ONCE // steps))
     chunks = -(-wanted // size)
-    time = jnp.asarray(_times(checked.batch_sizes, steps), mean.dtype)
-    observed = _slopes(checked.arms, checked.rewards, time[: checked.num_steps], checked.num_arms)
+    own_time, taken = pad_axis(times[: checked.num_steps], log.num_steps, 0.0), np.arange(log.num_steps) < checked.num_steps
+    observed = _slopes(log.arms, log.rewards, own_time, log.num_arms, taken)
+    time = pad_axis(times, steps, 0.0)
     simulated = _simulate(policy, family, mean, design._replace(stop=stop), time, root_words(key), size=size, chunks=chunks)
     variance = np.asarray(family.variance(mean), np.float64)
     return _judge(jax.device_get(observed), jax.device_get(simulated), variance)
@@ -129,8 +133,9 @@ def _times(batch_sizes: tuple[int, ...] | None, num_steps: int) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames="num_arms")
-def _slopes(arms: Array, rewards: Array, time: Array, num_arms: int, taken: Array | None = None) -> Slopes:
+def _slopes(arms: Any, rewards: Any, time: Any, num_arms: int, taken: Any = None) -> Slopes:
     """Of one log."""
+    time = jnp.asarray(time)
     counted = jnp.ones_like(time) if taken is None else taken.astype(time.dtype)
     add = lambda value: jnp.zeros(num_arms, time.dtype).at[arms].add(counted * value)
     pulls = jnp.maximum(add(jnp.ones_like(time)), 1)
@@ -140,15 +145,16 @@ def _slopes(arms: Array, rewards: Array, time: Array, num_arms: int, taken: Arra
 
 
 @partial(compiled, static=("size", "chunks"))
-def _simulate(policy: Any, family: Any, mean: Array, design: Design, time: Array, root: Array, size: int, chunks: int) -> Slopes:
+def _simulate(policy: Any, family: Any, mean: Any, design: Design, time: Any, root: Array, size: int, chunks: int) -> Slopes:
     """The sums of logs with constant means."""
-    num_arms, number = mean.shape[0], jnp.arange(time.shape[0])
+    num_arms = mean.shape[0]
 
     def some(first: Array) -> Slopes:
         logs = simulate_logs(trial_words(root, first, size), policy, family, jnp.broadcast_to(mean, (size, num_arms)), design)
-        if logs.lengths is None:
+        beyond = logs.beyond_end
+        if beyond is None:
             return jax.vmap(lambda arms, rewards: _slopes(arms, rewards, time, num_arms))(logs.arms, logs.rewards)
-        taken = number[None] < logs.lengths[:, None]
+        taken = jnp.broadcast_to(~beyond, logs.arms.shape)
         return jax.vmap(lambda *one: _slopes(one[0], one[1], time, num_arms, one[2]))(logs.arms, logs.rewards, taken)
 
     found = jax.lax.map(some, jnp.arange(chunks, dtype=jnp.uint32) * size)

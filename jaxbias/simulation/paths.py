@@ -49,7 +49,7 @@ class Design(NamedTuple):
             return self
         steps = self.arms.shape[0]
         arms, forced = (pad_axis(values, padded_length(steps), 0) for values in (self.arms, self.forced))
-        return self._replace(arms=arms, forced=forced, length=np.int32(steps))
+        return self._replace(arms=arms, forced=forced, length=np.asarray(steps, np.int32))
 
     @property
     def arrivals(self) -> Arrivals | None:
