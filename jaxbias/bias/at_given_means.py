@@ -80,7 +80,7 @@ def bias_at(
     return ArmBias(mean=np.asarray(mean), bias=found[0], stderr=found[1], num_trials=chunks * size)
 
 
-def _kept_arms(history: History, mean: Array) -> np.ndarray:
+def _kept_arms(history: History, mean: np.ndarray) -> np.ndarray:
     """The arms that have a mean, which those that were pulled must have."""
     known, pulls = np.isfinite(np.asarray(mean)), np.asarray(history.statistics.pulls)
     if np.any(~known & (pulls > 0)):
@@ -90,7 +90,7 @@ def _kept_arms(history: History, mean: Array) -> np.ndarray:
 
 @partial(compiled, static=("chunks", "size"), pads=("design",))
 def _simulate(
-    policy: Policy, family: Any, mean: Array, design: Design, key: PRNGKeyArray, chunks: int, size: int
+    policy: Policy, family: Any, mean: Any, design: Design, key: PRNGKeyArray, chunks: int, size: int
 ) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
     root = root_words(key)
 
