@@ -9,6 +9,7 @@ from jaxbias.analysis.signs import CLEAR, signs_of
 from jaxbias.reporting.formatting import average_count, count, figure, given, percent
 from jaxbias.reporting.labels import join
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.evaluation import ERRORS
 
 if TYPE_CHECKING:
     from jaxbias.bias.measured import BiasSummary
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def print_bias(summary: "BiasSummary", mean: Sequence[float], note: str = "") -> None:
     """Prints the bias of every arm, the joint bias, what they mean, and a note."""
     console = make_console()
-    table = make_table("Sample means", "arm", "mean", "average pulls", "bias", "MSE")
+    table = make_table(f"Sample means ({ERRORS})", "arm", "mean", "average pulls", "bias", "MSE")
     columns = (summary.pulls, summary.bias, summary.bias_stderr, summary.mse, summary.mse_stderr)
     for arm, (pulls, *figures) in enumerate(zip(*columns, strict=True)):
         add_row(console, table, str(arm), given(mean[arm]), average_count(pulls), *_two_figures(*figures))
@@ -26,7 +27,7 @@ def print_bias(summary: "BiasSummary", mean: Sequence[float], note: str = "") ->
     average = (summary.average_bias, summary.average_bias_stderr, summary.average_mse, summary.average_mse_stderr)
     add_row(console, table, "average", "", "", *_two_figures(*average))
     console.print(table)
-    joint = make_table("Joint bias", "arms below their mean", "share of trials")
+    joint = make_table(f"Joint bias ({ERRORS})", "arms below their mean", "share of trials")
     for low, (share, stderr) in enumerate(zip(summary.joint, summary.joint_stderr, strict=True)):
         add_row(console, joint, str(low), figure(share, stderr))
     console.print(joint)
@@ -41,7 +42,7 @@ def _two_figures(bias: float, bias_stderr: float, mse: float, mse_stderr: float)
 
 
 def _print_sources(console: Console, sources: "BiasSources") -> None:
-    table = make_table("Where the bias comes from", "arm", "sampling", "stopping", "reported in")
+    table = make_table(f"Where the bias comes from ({ERRORS})", "arm", "sampling", "stopping", "reported in")
     columns = (sources.sampling, sources.sampling_stderr, sources.stopping, sources.stopping_stderr)
     for arm, figures in enumerate(zip(*columns, strict=True)):
         share = "" if sources.chosen is None else percent(sources.chosen[arm])

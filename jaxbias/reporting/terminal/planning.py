@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from jaxbias.reporting.planning import HEADERS, plan_rows, plan_sentences
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.evaluation import ERRORS
 
 if TYPE_CHECKING:
     from jaxbias.planning.results import Plan
@@ -17,10 +18,11 @@ def print_plan(plan: "Plan", note: str = "") -> None:
     console = make_console()
     if plan.designs:
         for title, columns in PARTS.items():
-            table = make_table(title, *(HEADERS[column] for column in columns), left=(0,), whole=tuple(range(len(columns))))
+            table = make_table(
+                f"{title} ({ERRORS})", *(HEADERS[column] for column in columns), left=(0,), whole=tuple(range(len(columns)))
+            )
             for row in plan_rows(plan):
                 add_row(console, table, *(row[column] for column in columns))
             console.print(table)
-        say(console, "\N{PLUS-MINUS SIGN} is the Monte Carlo standard error.")
     for sentence in [*plan_sentences(plan), *([note] if note else [])]:
         say(console, sentence)
