@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.inversion.intervals import ENOUGH_PATHS, with_interval_of
@@ -146,6 +147,7 @@ def _cells(estimate: Estimate) -> list[str]:
     return cells
 
 
+@public
 def compare(
     key: PRNGKeyArray,
     history: History,
