@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, check_arrivals, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
+from jaxbias._core.kinds import check_kinds, check_marks
 from jaxbias._core.precision import check_carried, sum_by_arm
 from jaxbias._core.settings import as_float, evaluate, is_concrete
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
@@ -236,6 +237,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
 
     With `two_rewards`, the policy may have learned from another figure than the rewards.
     """
+    check_kinds(history)
     arms, rewards = evaluate(jnp.asarray, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
@@ -244,11 +246,12 @@ def check_history(history: History, two_rewards: bool = False) -> History:
         allowed = f"whole numbers from 0 to {history.num_arms - 1}"
         raise ArgumentError("history.arms", arms, allowed, problem=f"is of {arms.dtype}")
     if is_concrete((arms, rewards)):
-        numbers = np.asarray(arms)
+        numbers = np.asarray(history.arms)  # as they were given: JAX cuts 2^32 to 0
         outside = (numbers < 0) | (numbers >= history.num_arms)
-        refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
+        refuse_first("history.arms", outside, numbers, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
         check_carried(numbers, history.rewards, rewards, history.num_arms)
+    check_marks(history, arms.shape)
     policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
     sizes, seen_at = check_arrivals(history.seen_at, history.batch_sizes, history.allocation, arms.shape[-1])

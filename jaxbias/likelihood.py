@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.arrivals import Arrivals
 from jaxbias._core.derivatives import held
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import as_float
@@ -34,6 +35,7 @@ ROUNDING = 2.0
 Seen = Arrivals | None  # which rewards each choice had seen, where that is not all before it
 
 
+@public
 def log_density(history: History, policy: Policy, family: Family, mean: ArrayLike) -> Float[Array, "*trials"]:
     """The log-density of the rewards given the arms (Theorem 2), without its normaliser, which does not depend on the rewards.
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
@@ -42,6 +43,7 @@ from jaxbias.rewards import Family, Normal, UnknownSigma, complete_family
 from jaxbias.stopping import StoppingRule
 
 
+@public
 def debias(
     key: PRNGKeyArray,
     log: Any,

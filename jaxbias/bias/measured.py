@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias._core.chunks import Firsts, split_trials, trials_at_once
 from jaxbias._core.devices import collect, device_count, on_each_device, one_ahead, trial_mesh
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
@@ -84,6 +85,7 @@ class BiasSummary(NamedTuple):
     _repr_html_ = as_html
 
 
+@public
 def measure_bias(
     key: PRNGKeyArray,
     policy: Policy,
@@ -121,6 +123,8 @@ def measure_bias(
     >>> bool((found.bias < -10 * found.bias_stderr).all())
     True
     """
+    if num_trials is None:
+        raise ArgumentError("num_trials", None, "a whole number, 1 or more")
     movable = choose in (None, "largest")
     root, problem, _ = prepare_centred(key, policy, family, mean, num_steps, num_trials, stop, movable)
     batching, choose = make_batching(batch_size, allocation, num_steps, delay, stop), check_choose(choose, problem.mean.shape[0])

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxbias._core import door
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
@@ -18,8 +19,7 @@ INSIDE = 0.5  # a mean that every family allows
 
 def check_level(level: float) -> None:
     """Refuses a level that no interval has."""
-    if not 0 < level < 1:
-        raise ArgumentError("level", level, "above 0 and below 1")
+    door.check_level("level", level)
 
 
 def check_family_of(history: History, family: Family | None) -> BaseFamily:

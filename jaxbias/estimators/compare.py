@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate
@@ -126,6 +127,7 @@ class Comparison:
     _repr_html_ = as_html
 
 
+@public
 def compare(
     key: PRNGKeyArray,
     history: History,

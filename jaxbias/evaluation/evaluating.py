@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.compare import check_methods, compare
 from jaxbias.estimators.estimate import Estimate
@@ -23,6 +24,7 @@ OwnMethod = Callable[[PRNGKeyArray, History, Policy, Family], Estimate]
 FEWEST_TRIALS = 2  # for a standard error
 
 
+@public
 def evaluate(
     key: PRNGKeyArray,
     policy: Policy,

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.kept import load_kept, make_folder, save_kept
 from jaxbias._core.randomness import key_words
 from jaxbias._core.version import __version__
@@ -35,6 +36,7 @@ class Step(NamedTuple):
     share: float
 
 
+@public
 def plan(
     key: PRNGKeyArray,
     policies: Any,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import root_words, trial_words
@@ -51,6 +52,7 @@ def _sample_means(family: BaseFamily, summary: Summary) -> Float[Array, " arms"]
 FROM_SUMMARY = ((shrinkage, shrunken_means), (sample_mean, _sample_means))
 
 
+@public
 def bias_corrected(
     key: PRNGKeyArray,
     history: History,

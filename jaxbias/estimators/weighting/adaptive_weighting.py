@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -34,6 +35,7 @@ class WeightedScores(NamedTuple):
     smallest_probability: Float[Array, "*trials arms"]
 
 
+@public
 def adaptive_weighting(
     history: History,
     policy: Policy | None = None,
