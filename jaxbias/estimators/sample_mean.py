@@ -1,5 +1,6 @@
 """The sample mean, with the interval of an analyst who does not know that the data were collected adaptively."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -65,7 +66,7 @@ def estimate_from_means(method: str, history: History, family: BaseFamily, level
     return clip_to_family(wald(method, summary.mean, stderr, level, status, {"pulls": summary.pulls}, freedom), family)
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def summarise(history: History) -> ArmSummary:
     """Pulls, means and standard deviations of each arm."""
     pulls, mean, squares = history.statistics.pulls, history.statistics.mean, squares_within(history)

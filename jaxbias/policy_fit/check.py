@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
+from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias.history import History, check_history
 from jaxbias.likelihood import forgive_rounding, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
@@ -211,9 +212,11 @@ def _verdict(choices: int, impossible: int, p_value: float, calibration_p_value:
 
 
 def _redraw(key: PRNGKeyArray, probs: np.ndarray, log_probs: np.ndarray, expected: float, variance: float) -> np.ndarray:
-    count = min(DRAWS_IN_ALL // len(probs), REDRAWS)
+    length = padded_length(len(probs))
+    count = min(DRAWS_IN_ALL // length, REDRAWS)
     if count < FEWEST_REDRAWS:  # a sum of so many terms is Normal, and only a picture is made of it
         return expected + variance**0.5 * np.asarray(jax.random.normal(key, (FEWEST_REDRAWS,), jnp.result_type(float)))
+    probs, log_probs = pad_axis(probs, length, 1.0, axis=0), pad_axis(log_probs, length, 0.0, axis=0)  # which adds nothing
     return np.asarray(_redrawn_totals(key, jnp.asarray(probs), jnp.asarray(log_probs), jnp.zeros(count, jnp.result_type(float))))
 
 

@@ -18,7 +18,8 @@ import pytest
 from typer.main import get_command
 
 import jaxbias as jb
-from jaxbias.cli import cache, main
+from jaxbias._core import cache
+from jaxbias.cli import main
 from jaxbias.cli.app import app
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import _policy_options, _stop_options

@@ -85,7 +85,7 @@ def move_in_part(found: Corrected, sample_mean: Array, of_paths: Array, part: Fl
     )
 
 
-@partial(compiled, static=("level",))
+@partial(compiled, static=("level",), pads=("history",))
 def to_estimate(found: Corrected, family: BaseFamily, history: History, level: float) -> Estimate:
     """The corrected means with intervals, one-sided for the arms whose rewards were all at one end of the range."""
     statistics = history.statistics

@@ -129,7 +129,10 @@ def bias_corrected(
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
     chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
-    run = _correct(own_policy, own_family, family, keys, logs, stop, estimator, num_paths, chunks, num_steps, proportional)
+    from_sums = any(known is estimator for known, _ in FROM_SUMMARY)
+    correct = _correct_sums if from_sums else _correct_steps
+    sizes = (num_paths, chunks, None if stop is None else num_steps, proportional)
+    run = correct(own_policy, own_family, family, keys, logs, stop, estimator, *sizes)
     estimate = to_estimate(chunks.collect(run), own_family, logs, level)
     estimate = only_one(estimate) if single else estimate
     if interval == "delta":
@@ -138,7 +141,6 @@ def bias_corrected(
     return with_inverted_interval(key, estimate, history, own_policy, own_family, level, num_paths, **ending)
 
 
-@partial(compiled, static=("num_paths", "chunks", "num_steps", "proportional"))
 def _correct(
     policy: Any,
     family: Any,
@@ -149,7 +151,7 @@ def _correct(
     estimator: Any,
     num_paths: int,
     chunks: LogChunks,
-    num_steps: int,
+    num_steps: int | None,
     proportional: bool,
 ) -> Corrected:
     def one(trial: tuple[Any, History]) -> Corrected:
@@ -174,6 +176,11 @@ def _correct(
         return move_in_part(found, summary.mean, *jax.lax.stop_gradient((paths.sample_means, part)))
 
     return chunks.map(one, (keys, history))
+
+
+_STATIC = ("num_paths", "chunks", "num_steps", "proportional")
+_correct_sums = compiled(_correct, _STATIC, pads=("history",))
+_correct_steps = compiled(_correct, _STATIC)  # an estimator of the user's own sees the log as it is
 
 
 def _noise_ratio(summary: Summary, paths: Paths) -> Float[Array, " arms"]:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import held
+from jaxbias._core.lengths import scan_up_to
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples, with_covariance, with_squares
@@ -258,7 +259,7 @@ def sample_paths(
     start = (nothing, jnp.zeros(paths, path.dtype), nothing if squares else None)
     total = record.running(path)
     steps = (record.arms, record.choices, record.pulls, total, around.value, smoother, prior, drift, numbers, seen)
-    (deviation, log_weight, square), _ = jax.lax.scan(body, start, steps)
+    (deviation, log_weight, square), _ = scan_up_to(body, start, steps, record.length)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
     samples = make_samples(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)
     walk, by_step = _follow(record, smoother)

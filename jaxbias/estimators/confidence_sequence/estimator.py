@@ -174,7 +174,7 @@ def _ends_at(seen: Seen, family: BaseFamily, variance: Float[Array, " arms"] | N
     return asymptotic_ends(seen, worth, log_alpha)
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def _seen(history: History) -> Seen:
     """At the end."""
     statistics = history.statistics

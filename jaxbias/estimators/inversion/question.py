@@ -55,6 +55,11 @@ class Question(NamedTuple):
     num_steps: int
     num_paths: int
 
+    @property
+    def program_steps(self) -> int | None:
+        """The number of steps as far as a program depends on it: where a rule could stop the experiment."""
+        return None if self.stop is None else self.num_steps
+
 
 def ask(
     history: History, policy: Policy, family: Family, num_paths: int, stop: StoppingRule | None, num_steps: int | None
@@ -118,12 +123,12 @@ def invert(
     logs, dtype = question.history, question.history.rewards.dtype
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
-    sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.num_steps, ratios=ratios)
+    sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.program_steps, ratios=ratios)
     numbers = jnp.asarray(chance, dtype), None if null is None else jnp.asarray(null, dtype)
     return chunks.collect(_run(*given, keys, logs, weighted, *numbers, question.stop, chunks=chunks, **sizes))
 
 
-@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps", "ratios"))
+@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps", "ratios"), pads=("history",))
 def _run(
     policy: BasePolicy,
     family: Any,
@@ -136,7 +141,7 @@ def _run(
     num_paths: int,
     max_rounds: int,
     chunks: LogChunks,
-    num_steps: int,
+    num_steps: int | None,
     ratios: bool,
 ) -> InvertedTests:
     def one(trial: tuple[Any, History]) -> InvertedTests:

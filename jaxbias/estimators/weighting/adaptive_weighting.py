@@ -16,7 +16,7 @@ from jaxbias.estimators.estimate import Estimate, Status, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.weighting.propensities import all_probabilities
 from jaxbias.history import History, by_trial, check_order, check_squares, check_whole
-from jaxbias.likelihood import statistics_seen
+from jaxbias.likelihood import Replayed, statistics_seen
 from jaxbias.policies import Policy
 from jaxbias.rewards import UNKNOWN_FAMILY, Bernoulli, Family
 
@@ -98,7 +98,7 @@ def adaptive_weighting(
     if scheme == "two_point":
         check_order(checked, "adaptive_weighting with scheme='two_point'")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
-    found = _weigh(checked, probabilities, float(floor_decay), scheme=scheme)
+    found = _weigh(Replayed(checked, probabilities), float(floor_decay), scheme=scheme)
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
@@ -113,8 +113,8 @@ def _beyond(mean: Float[Array, "*trials arms"], rewards: Float[Array, "*trials s
     return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
 
 
-@partial(compiled, static=("scheme",))
-def _weigh(history: History, probabilities: Float[Array, "*trials steps arms"], floor_decay: Any, scheme: str) -> WeightedScores:
+@partial(compiled, static=("scheme",), pads=("log",))
+def _weigh(log: Replayed, floor_decay: Any, scheme: str) -> WeightedScores:
     def one(trial: History, chances: Float[Array, "steps arms"]) -> WeightedScores:
         free = ~trial.forced_steps[:, None]
         chances = jnp.where(free, chances, 1)
@@ -123,7 +123,7 @@ def _weigh(history: History, probabilities: Float[Array, "*trials steps arms"], 
         weights = jnp.where(shares > 0, jnp.sqrt(jnp.where(shares > 0, shares, 1)), 0)  # the root of 0 has no derivative
         return _average(trial, chances, weights, free)
 
-    return by_trial(one, history, probabilities)
+    return by_trial(one, *log)
 
 
 def _rates(
@@ -152,6 +152,7 @@ def _average(
     history: History, chances: Float[Array, "steps arms"], weights: Float[Array, "steps arms"], free: Bool[Array, "steps 1"]
 ) -> WeightedScores:
     chosen = history.arms[:, None] == jnp.arange(history.num_arms, dtype=history.arms.dtype)[None]
+    chosen = chosen if history.beyond_end is None else chosen & ~history.beyond_end[:, None]
     before = statistics_seen(history).mean  # so that the order inside a batch does not matter
     correction = (history.rewards[:, None] - before) / jnp.where(chosen, chances, 1)
     score = before + jnp.where(chosen, correction, 0)
