@@ -23,6 +23,7 @@ from .estimators.contrasts import contrasts as contrasts
 from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status
+from .estimators.guarded_shrinkage import guarded_shrinkage as guarded_shrinkage
 from .estimators.inversion import test_inversion as test_inversion
 from .estimators.mean_matching import mean_matching as mean_matching
 from .estimators.sample_mean import sample_mean as sample_mean
