@@ -445,7 +445,7 @@ def test_examples_are_listed(capsys):
     assert (code, err) == (0, "")
     assert "ecmo: The Michigan ECMO trial" in out.splitlines()
     assert "    Run: jaxbias debias --example simulated" in out.splitlines()
-    assert [example["name"] for example in run_examples(capsys)] == ["ecmo", "simulated"]
+    assert [example["name"] for example in run_examples(capsys)] == ["ecmo", "signups", "simulated"]
 
 
 def run_examples(capsys):
