@@ -25,9 +25,8 @@ def check_lengths(history: History, stop: Any) -> None:
     if stop is None:
         raise ArgumentError("stop", stop, "the rule that ended the trials, as they differ in length")
     if not is_concrete(history.lengths):
-        raise ArgumentError(
-            "history", history, "one trial, history.trial(0), inside jit", problem="has trials of unknown lengths"
-        )
+        problem = "has trials of different lengths, which are not known inside jit"
+        raise ArgumentError("history", history, problem=problem, remedy="take one of them, history.trial(0)")
 
 
 def by_length(ask: Callable[[Any, History], Estimate], keys: Any, logs: History) -> Estimate:
