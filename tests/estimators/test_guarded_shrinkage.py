@@ -13,7 +13,7 @@ from jaxbias.estimators.guarded_shrinkage import noise_ratio
 from jaxbias.evaluation import evaluate
 
 KEY, POLICY = jax.random.key(3), jb.EpsilonGreedy(0.2)
-# Arm 0 was pulled often, and arm 2 once: in the three trials with a low reward, with one like the others, and with a very high one.
+# Arm 0 was pulled often, and arm 2 once: in the three trials with a low reward, one like the others, and a very high one.
 ARMS = [0, 1, 2, 0, 1, 0, 0, 0, 0, 0]
 OF_ARM = [[0.9, 0.7, -1.0], [0.3, 0.25, 0.1], [0.0, 0.1, 4.5]]
 

@@ -23,10 +23,11 @@ from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.unbiased.averaging import Chain
 from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
+from jaxbias.estimators.unbiased.lengths import by_length, check_lengths
 from jaxbias.estimators.unbiased.orders import Question, Setup
 from jaxbias.estimators.unbiased.own_draws import run_drawn_chains
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
-from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards, check_whole
+from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards
 from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal
@@ -61,8 +62,9 @@ def unbiased(
 
     Arguments:
         key: a `jax.random.key`.
-        history: one trial or many, of one length. The first pull of each arm must have been forced, before the policy's first
-            choice; several such pulls of an arm are averaged. Batches of independent choices are allowed, batches of shares not.
+        history: one trial or many; where a rule stopped them, each length is compiled for. The first pull of each arm must have
+            been forced, before the policy's first choice; several such pulls of an arm are averaged. Batches of independent
+            choices are allowed, batches of shares not.
         policy: how the arms were chosen; exactly, as an order that it would not have answered with these pulls counts for
             nothing.
         family: what the rewards are, where known. The estimate does not depend on it but for a `Normal` with its sigma, where
@@ -73,7 +75,8 @@ def unbiased(
         level: of the intervals.
         num_chains, num_rounds: of the Markov chains, where they are needed; by default the rounds that take less than a minute
             for a log of 1,000 steps and 10 arms.
-        stop: the rule that ended the experiment, or could have.
+        stop: the rule that ended the experiment, or could have. The estimate is then also given the number of steps, and an order
+            that the rule would have stopped earlier counts for nothing.
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number. Diagnostics: `orders`, how many were enumerated, 0 with
@@ -89,7 +92,7 @@ def unbiased(
     (True, True)
     """
     checked, completed = check_log(history, family, level)
-    check_whole(checked, "unbiased")
+    check_lengths(checked, stop)
     check_order(checked, "unbiased")
     check_not_delayed(checked, "unbiased")
     own_policy = check_policy(policy, history.num_arms)
@@ -103,8 +106,13 @@ def unbiased(
     _check_opening(checked)
     single = checked.arms.ndim == 1
     logs = as_many(checked) if single else checked
-    averages = _averages(log_keys(key, logs.arms.shape[0]), logs, own_policy, completed, stop, num_chains, num_rounds)
-    estimate = to_estimate(averages, logs, completed, _opening_pulls(logs), level)
+
+    def ask(keys: Any, logs: History) -> Estimate:
+        averages = _averages(keys, logs, own_policy, completed, stop, num_chains, num_rounds)
+        return to_estimate(averages, logs, completed, _opening_pulls(logs), level)
+
+    keys = log_keys(key, logs.arms.shape[0])
+    estimate = ask(keys, logs) if logs.lengths is None else by_length(ask, keys, logs)
     return only_one(estimate) if single else estimate
 
 
