@@ -5,12 +5,16 @@
 
 `size` is the share of p-values below 5% where all means are equal, over arms and logs; `z-test` that of the plain test of two
 sample means. `any` is the share of logs in which some adjusted p-value is below 5%. `power` is the share for the second arm where
-it is better by `ahead`, `others` that of logs in which, next to it, some arm that does not differ has an adjusted p-value below 5%.
+it is better by `ahead`, `others` that of logs in which, next to it, an arm that does not differ has an adjusted p-value below 5%.
 
 Beside the power are those of two z-tests with simulated cut-offs, on the same logs. `valid`: the cut-off with which it rejects 5%
 at most whatever the mean of the pair and the means of the other arms are, among those of `nulls`. `equal`: the cut-off with
-which it rejects 5% where all arms are equal; `elsewhere` is the most it then rejects at another null. Nobody knows the means of the
-other arms, so that a test with this cut-off is not one of size 5%. Both need the true means to be simulated; `power` does not.
+which it rejects 5% where all arms are equal; `elsewhere` is the most it then rejects at another null. Nobody knows the means of
+the other arms, so that a test with this cut-off has no size of 5%. Both need the true means to be simulated; `power` does not.
+
+`bound` is the power of the most powerful test of one of the nulls, the pair at the better mean, against the means of the cell and
+those with the pair exchanged (Neyman and Pearson). It knows all of these means. No test that treats the two arms alike and
+rejects at most 5% at that null has more power.
 
 The p-values are those of `jb.contrasts` with `max_rounds=1`, without its intervals.
 """
@@ -97,6 +101,28 @@ def cut_offs(cell: Cell) -> tuple[float, float, float]:
     return max(each), each[0], max(float(np.mean(z > each[0])) for z in simulated)
 
 
+def best_power(cell: Cell) -> float:
+    """Of the likelihood ratio of two points, with the alternative and its mirror image taken together."""
+    low, rest = cell.mean[0], cell.mean[2:]
+    high = low + cell.ahead
+    null, apart, mirrored = (high, high, *rest), (low, high, *rest), (high, low, *rest)
+
+    def ratio(mean: Sequence[float], key: int) -> np.ndarray:
+        found = logs(cell, mean, key, CUT_OFF_LOGS).statistics
+        each = [_log_ratio(cell.family, found, other, null) for other in (apart, mirrored)]
+        return np.logaddexp(*each)
+
+    return float(np.mean(ratio(apart, 14) > np.quantile(ratio(null, 15), 0.95)))
+
+
+def _log_ratio(family: Any, found: Any, mean: Sequence[float], null: Sequence[float]) -> np.ndarray:
+    """log p(mean) - log p(null) of each log, from its pulls and sums."""
+    here, there = (np.asarray(family.natural(np.asarray(each))) for each in (mean, null))
+    one = [np.asarray(family.log_prob(np.ones(len(each)), np.asarray(each))) for each in (mean, null)]
+    divergence = (here - there) - (one[0] - one[1])
+    return np.asarray(found.total, float) @ (here - there) - np.asarray(found.pulls, float) @ divergence
+
+
 def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
     """One row of the table."""
     better = (cell.mean[0], cell.mean[1] + cell.ahead, *cell.mean[2:])
@@ -119,7 +145,8 @@ def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
         "others holm": np.any(apart["holm"][:, 1:] < 0.05, axis=1),
     }
     figures = {name: (float(np.mean(share)), float(np.std(share) / np.sqrt(trials))) for name, share in shares.items()}
-    return {"cell": cell.name, "ahead": cell.ahead, "elsewhere": elsewhere, "seconds": seconds, **figures}
+    known = {"cell": cell.name, "ahead": cell.ahead, "elsewhere": elsewhere, "bound": best_power(cell), "seconds": seconds}
+    return {**known, **figures}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -138,8 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows.append(row)
         figures = [name for name, value in row.items() if isinstance(value, tuple)]
         text = "  ".join(f"{name} {100 * row[name][0]:.1f}+-{100 * row[name][1]:.1f}" for name in figures)
-        ends = f"elsewhere {100 * row['elsewhere']:.1f}  ahead {row['ahead']:.2f}  {row['seconds']:.0f} s of processor time"
-        print(f"{row['cell']:24s} {text}  {ends}", flush=True)
+        ends = f"elsewhere {100 * row['elsewhere']:.1f}  bound {100 * row['bound']:.1f}  ahead {row['ahead']:.2f}"
+        print(f"{row['cell']:24s} {text}  {ends}  {row['seconds']:.0f} s of processor time", flush=True)
     finish({"machine": machine(), "trials": options.trials, "rows": rows}, options.json)
 
 

@@ -1,7 +1,8 @@
 """Beta random numbers that vectorise: `jax.random.beta` draws one number after another on a CPU, several times slower.
 
-A Beta number is g / (g + h) of two Gamma numbers. These come by the method of Marsaglia and Tsang (2000): d v with v = (1 + c x)^3, x
-standard normal, kept with a probability above 95%. All numbers of a call are proposed together until each has been kept.
+A Beta number is g / (g + h) of two Gamma numbers. These come by the method of Marsaglia and Tsang (2000): d v with
+v = (1 + c x)^3 and x standard normal, kept with a probability above 95%. All numbers of a call are proposed together until each
+has been kept.
 """
 
 import jax
@@ -42,7 +43,7 @@ def _log_gamma(key: PRNGKeyArray, shape: Float[Array, "*shape"]) -> Float[Array,
 
 
 def _proposal(key: PRNGKeyArray, number: Array, offset: Float[Array, "*shape"]) -> tuple[Array, Array]:
-    """log v, and a number that is below 0 where v is kept, and is then the logarithm of a uniform number that is independent of v.
+    """log v, and a number that is below 0 where v is kept: it is then the logarithm of a uniform number independent of v.
 
     A proposal is kept where a uniform number is below its probability; divided by the probability it is uniform again.
     """
