@@ -24,15 +24,12 @@ FEWEST_LOGS = 32  # for the plain figures, however long they are
 MOST_FACTOR = 16  # by which the steps grow at once, where half-widths that fall as steps^-1/2 say so
 AHEAD = 1.25  # times as many steps as they say, as policies pull worse arms ever more rarely
 MOST_MEASURED = 6  # designs of a search: two are usual
-ENOUGH_LOGS = 128  # of a design, from which on a rough measurement of a quarter of them can come first
-SHORTER = (
-    8  # times shorter is the design of that, as the tests compare alike with the plain ones there, for an eighth of the time
-)
+SHORTER = 8  # times shorter is a first design: the tests compare with the plain ones alike there, for an eighth of the time
 SEARCHED_LOGS = 256  # for the plain figures: they cost little, and their error is that of the number of steps
 FAR = 0.3  # of a half-width, or in power: so much better than the plain ones the tests are not
 FINE = 4  # times finer than the tolerance is the bisection, which costs nothing
 
-Measure = Callable[[int, bool], tuple[Design, Calibration]]  # from steps, and whether a rough measurement is enough
+Measure = Callable[[int], tuple[Design, Calibration]]  # from steps
 
 
 class Goal(NamedTuple):
@@ -100,6 +97,18 @@ class PlainLogs:
             return float(np.mean(np.abs(plain.z) > calibration.cut_off))
         return float(calibration.ratio * normal_quantile(self.setting.level) * np.mean(plain.stderr))
 
+    def through(self, design: Design, calibration: Calibration) -> Calibration:
+        """The calibration with which these logs give the figures of a design that was measured on other logs.
+
+        A design is judged by its own logs: so the next one is expected where they would say so, and not a few steps on.
+        """
+        if self.asked is None or self.logs is None or design.steps > self.horizon or not np.isfinite(design.half_width):
+            return calibration
+        plain = plain_figures(self.setting, self.asked, *self.logs.at(design.steps))
+        ratio = design.half_width / (normal_quantile(self.setting.level) * np.mean(plain.stderr))
+        share = np.clip(design.power, 0.5 / design.logs, 1 - 0.5 / design.logs)
+        return Calibration(ratio=float(ratio), cut_off=float(np.quantile(np.abs(plain.z), 1 - share)))
+
     def reached(self, goal: Goal, calibration: Calibration, num_steps: int) -> bool:
         """Whether the goal is expected to be reached."""
         value = self.figure(goal, calibration, num_steps)
@@ -115,13 +124,15 @@ def find_smallest(
     steps = _expected(plain, goal, calibration, max_steps, tolerance)
     if steps == max_steps and _out_of_reach(goal, at_most := plain.figure(goal, calibration, max_steps)):
         return Target(name, goal.figure, goal.value, None, max_steps, at_most, 0), None
-    if setting.num_trials >= ENOUGH_LOGS and steps >= SHORTER * FIRST:
-        _, calibration = measure(round(steps / SHORTER), True)
+    if steps >= SHORTER * FIRST:
+        _, calibration = measure(round(steps / SHORTER))
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
     found, last, least = None, None, 0  # the least number of steps that was measured and reaches it; the most that does not
     for _ in range(MOST_MEASURED):
-        steps = int(np.clip(steps, max(num_arms, np.ceil(least * (1 + tolerance / 2))), max_steps))
-        last, calibration = measure(steps, False)
+        aim = max(steps, least) * (1 + tolerance / 2)  # a bit beyond, as a design that just fails costs another one
+        steps = int(np.clip(max(int(aim), least + 1), num_arms, max_steps))
+        last, calibration = measure(steps)
+        calibration = plain.through(last, calibration)
         found, least = (last, least) if goal.reached(last) else (found, steps)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
         narrow = found is not None and found.steps <= max(max(least, steps) * (1 + goal.blur(found, tolerance)), num_arms)

@@ -12,6 +12,7 @@ from jax.scipy.special import betainc, betaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from jaxbias._core.gammas import beta
 from jaxbias._core.layout import materialize
 from jaxbias._core.normal_tail import log_ndtr
 from jaxbias._core.randomness import normal
@@ -199,7 +200,7 @@ class BetaThompson(StatisticsPolicy):
     def draw(self, key: PRNGKeyArray, state: ArmStatistics) -> Float[Array, " arms"]:
         """What the posterior of every arm gives."""
         success, failure = self.posterior(state)
-        return jax.random.beta(key, success, failure, dtype=success.dtype)
+        return beta(key, success, failure)
 
     def choose(self, key: PRNGKeyArray, state: ArmStatistics, draws: Float[Array, " arms"]) -> Int[Array, ""]:
         """The arm with the largest of these draws."""

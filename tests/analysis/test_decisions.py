@@ -100,7 +100,7 @@ def test_how_often_they_are_right(policy):
     logs = jb.simulate(jax.random.key(8), policy, FAMILY, mean, num_steps=60, num_trials=150, progress=False)
     for log in range(150):
         history = jb.History(arms=logs.arms[log], rewards=logs.rewards[log], num_arms=3)
-        kept, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95)
+        kept, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95, 2048)
         assert kept is not None
         assert value is not None
         share = np.asarray(history.statistics.pulls) / 60
