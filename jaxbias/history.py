@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, check_arrivals, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
+from jaxbias._core.precision import check_carried, sum_by_arm
 from jaxbias._core.settings import as_float, evaluate, is_concrete
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
@@ -201,7 +202,7 @@ def seen_by_batch(batch_sizes: tuple[int, ...]) -> Int[np.ndarray, " steps"]:
 def _count(arms: jax.Array, rewards: jax.Array, length: jax.Array, num_arms: int) -> tuple[jax.Array, jax.Array]:
     taken = jnp.arange(arms.shape[0]) < length
     pulls = jnp.zeros(num_arms, jnp.int32).at[arms].add(taken.astype(jnp.int32))
-    return pulls, jnp.zeros(num_arms, rewards.dtype).at[arms].add(jnp.where(taken, rewards, 0))
+    return pulls, sum_by_arm(arms, jnp.where(taken, rewards, 0), num_arms)
 
 
 def count(
@@ -247,6 +248,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
         outside = (numbers < 0) | (numbers >= history.num_arms)
         refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
+        check_carried(numbers, history.rewards, rewards, history.num_arms)
     policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
     sizes, seen_at = check_arrivals(history.seen_at, history.batch_sizes, history.allocation, arms.shape[-1])

@@ -7,6 +7,7 @@ by looking at it is biased too: upwards where a high mean ends the trial, downwa
 Rinaldo, 2019).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,13 @@ class StopAtMean:
         means = _known_means(statistics)
         compared = means[self.arm] if self.control is None else means[self.arm] - means[self.control]
         return _is_look(statistics, self.first, self.every) & (compared >= self.threshold)
+
+
+def shifted_stop(stop: Any, offset: float) -> Any:
+    """The rule that does with rewards less `offset` what this one does with the rewards; None where that is not known."""
+    if type(stop) is StopAtMean and stop.control is None:
+        return dataclasses.replace(stop, threshold=stop.threshold - offset)
+    return stop if type(stop) in (StopAtDifference, StopAtMean) else None
 
 
 def _known_means(statistics: ArmStatistics) -> Float[Array, " arms"]:

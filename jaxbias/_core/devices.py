@@ -8,6 +8,7 @@ On several hosts every process makes the same calls with the same arguments, aft
 of them gets the whole result.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -22,6 +23,9 @@ from jaxbias._core.settings import is_concrete
 
 TRIALS = "trials"  # the one axis of the mesh
 WHOLE_LOOP = 2**22  # bytes that a step may touch: beyond, chunks of logs run faster with kernels of their own
+
+
+MESSAGE = 8192  # bytes that a process tells the others
 
 
 class LostProcess(RuntimeError):
@@ -109,6 +113,17 @@ def from_first(values: np.ndarray) -> np.ndarray:
         return np.asarray(multihost_utils.broadcast_one_to_all(values))
     except (jax.errors.JaxRuntimeError, ValueError) as error:
         raise LostProcess("another process of this run has stopped") from error
+
+
+def from_all(text: str) -> list[str]:
+    """What each process has to say, in the order of the processes: a digest of the whole and its first lines."""
+    content = text.encode()
+    message = (hashlib.sha256(content).hexdigest().encode() + b"\n" + content)[:MESSAGE].ljust(MESSAGE, b"\0")
+    try:
+        found = np.asarray(multihost_utils.process_allgather(np.frombuffer(message, np.uint8)))
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        raise LostProcess("another process of this run has stopped") from error
+    return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in found.reshape(-1, MESSAGE)]
 
 
 def wait_for_all() -> None:

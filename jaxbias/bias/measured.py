@@ -27,7 +27,7 @@ from jaxbias.bias.sources import BiasSources, Chooser, check_choose, find_source
 from jaxbias.policies import ArmStatistics, Policy
 from jaxbias.rewards import Family
 from jaxbias.simulation.steps import Batching, Outcome, Problem, Progress, part_of, run_trials, start_trials, statistics_of
-from jaxbias.simulation.trials import make_batching, opened_steps, prepare
+from jaxbias.simulation.trials import make_batching, opened_steps, prepare_centred
 from jaxbias.stopping import StoppingRule
 
 
@@ -117,7 +117,8 @@ def measure_bias(
     >>> bool((found.bias < -10 * found.bias_stderr).all())
     True
     """
-    root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop)
+    movable = choose in (None, "largest")
+    root, problem, _ = prepare_centred(key, policy, family, mean, num_steps, num_trials, stop, movable)
     batching, choose = make_batching(batch_size, allocation, num_steps, delay, stop), check_choose(choose, problem.mean.shape[0])
     if not is_concrete((root, problem)):
         raise TypeError("measure_bias runs its own loop and cannot be traced; inside jit or vmap, call simulate instead")

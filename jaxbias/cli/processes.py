@@ -19,6 +19,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias.cli.app import TYPED
 from jaxbias.cli.supervising import CONNECTED, FAILED, Supervised, is_child, supervise
 
+OWN = ("out", "as_json", "quiet")  # options that each process may have for itself
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEARTBEAT = 30  # seconds without a sign of life after which a process counts as dead
 START = 60  # seconds that the processes wait for each other to start: some hosts are slower than others
 LOST = "another process of this run has stopped, or cannot be reached; start all of them again"
@@ -26,12 +28,13 @@ LATE = "after {wait} seconds not all {count} processes had started; start them a
 
 
 class Processes(NamedTuple):
-    """The processes of a run, and which of them this is."""
+    """The processes of a run, which of them this is, and the options that all of them must share, one string for each."""
 
     coordinator: str
     count: int
     number: int
     wait: int
+    settings: tuple[str, ...] = ()
 
 
 def _of_processes(text: str, **options: Any) -> Any:
@@ -79,10 +82,19 @@ def with_process_options(command: Callable[..., None]) -> Callable[..., None]:
         if processes is not None and not is_child():
             late = LATE.format(wait=processes.wait, count=processes.count)
             raise Supervised(supervise(TYPED.get(), late=late, lost=LOST))
-        command(processes=processes, **options)
+        shared_options = processes and processes._replace(settings=_settings(command.__name__, options))
+        command(processes=shared_options, **options)
 
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # pyright: ignore  (what typer reads)
     return run
+
+
+def _settings(command: str, options: dict[str, Any]) -> tuple[str, ...]:
+    """What decides which programs a process runs, and on what: not where its files are, nor how it prints."""
+    used = {name: value for name, value in options.items() if name not in OWN}
+    used |= {"out": options.get("out") is not None, "JAX_ENABLE_X64": os.environ.get("JAX_ENABLE_X64", "")}
+    used |= {"command": command, "version": jb.__version__}
+    return tuple(f"{name} = {value!r}" for name, value in sorted(used.items()))
 
 
 @contextmanager
@@ -113,10 +125,29 @@ def _connect(processes: Processes) -> None:
 
     from jaxbias._core.devices import wait_for_all
 
-    timeouts: Any = dict(initialization_timeout=processes.wait, heartbeat_timeout_seconds=HEARTBEAT)
-    jax.distributed.initialize(*processes[:3], cluster_detection_method="deactivate", **timeouts)
+    options: Any = dict(initialization_timeout=processes.wait, heartbeat_timeout_seconds=HEARTBEAT)
+    if processes.coordinator.rpartition(":")[0] in LOOPBACK:  # otherwise JAX listens on every interface
+        options |= dict(coordinator_bind_address=processes.coordinator)
+    jax.distributed.initialize(*processes[:3], cluster_detection_method="deactivate", **options)
     wait_for_all()
     os.write(2, CONNECTED)  # for the parent, which reads what is written to file 2
+    _compare_settings(processes)
+
+
+def _compare_settings(processes: Processes) -> None:
+    """Refuses to go on where another process has other options: their trials would be combined as if they had the same."""
+    from jaxbias._core.devices import from_all
+
+    found = from_all("\n".join(processes.settings))
+    if len(set(found)) > 1:
+        lines = [set(text.splitlines()[1:]) for text in found]  # the first is the digest
+        different = sorted({line.partition(" = ")[0] for line in set.union(*lines) - set.intersection(*lines)})
+        raise ArgumentError(
+            "process_id",
+            subject="the processes of this run",
+            problem=f"have different options: {', '.join(different)}",
+            remedy=lambda name_of: f"start all of them with the same options, except {name_of('process_id')}",
+        )
 
 
 def _disconnect() -> None:

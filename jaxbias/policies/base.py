@@ -119,6 +119,14 @@ class BasePolicy:
         del num_arms
         return 1.0
 
+    def shifted(self, offset: float) -> "BasePolicy | None":
+        """The policy that does with rewards less `offset` what this one does with the rewards; None where there is none.
+
+        A class that compares means only says so itself, as a subclass may compare something else.
+        """
+        del offset
+        return self if vars(type(self)).get("shift_invariant", False) else None
+
     def choice_probs(self, state: Any) -> Float[Array, " arms"]:
         """The probabilities of `log_probs`, for simulated batches: a policy with a faster way to five digits overrides this."""
         return jnp.exp(self.log_probs(state))

@@ -8,6 +8,7 @@ so that an arm which is nearly sure to be the best leaves the pulls to its rival
 its probability, an integral for each arm: in a batch they are computed once.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -40,6 +41,11 @@ class ExplorationSampling(StatisticsPolicy):
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log p + log(1 - p), less the logarithm of their sum."""
         return explore(self.best.log_probs(state))
+
+    def shifted(self, offset: float) -> "ExplorationSampling | None":
+        """With the prior moved too."""
+        own = type(self) is ExplorationSampling
+        return dataclasses.replace(self, prior_mean=self.prior_mean - offset) if own else None
 
     @property
     def best(self) -> Thompson:

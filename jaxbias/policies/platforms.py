@@ -1,5 +1,6 @@
 """What platforms put around a policy: a floor under every probability, top-two sampling, a warm-up of equal allocation."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -31,6 +32,12 @@ class _Around(Wrapped):
     def scores_draws(self) -> bool:
         """What the policy draws is not all that decides."""
         return False
+
+    def shifted(self, offset: float) -> BasePolicy | None:
+        """Around the policy shifted, where there is one."""
+        inner: Any = self
+        policy = complete_policy(self.policy).shifted(offset)
+        return None if policy is None else dataclasses.replace(inner, policy=policy)
 
 
 @settings

@@ -3,6 +3,7 @@
 Simulation draws; the log-probability that an arm wins is an integral over one variable and needs no record of the draws.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -50,6 +51,10 @@ class Thompson(StatisticsPolicy):
         reward_precision = 1 / jnp.square(jnp.asarray(self.sigma, dtype))
         precision = prior_precision + state.pulls.astype(dtype) * reward_precision
         return (prior_mean * prior_precision + state.total * reward_precision) / precision, jax.lax.rsqrt(precision)
+
+    def shifted(self, offset: float) -> "Thompson | None":
+        """With the prior moved too."""
+        return dataclasses.replace(self, prior_mean=self.prior_mean - offset) if type(self) is Thompson else None
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """The log-probability that each arm's draw, plus its noise, is the largest."""

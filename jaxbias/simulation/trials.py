@@ -25,6 +25,7 @@ from jaxbias._core.settings import as_float, is_concrete
 from jaxbias.history import ALLOCATIONS, History
 from jaxbias.policies import Policy, check_policy, policy_name
 from jaxbias.rewards import Family, Normal, check_family, check_sigma
+from jaxbias.simulation.centring import centre, check_precision, check_recorded
 from jaxbias.simulation.steps import (
     Batching,
     Extras,
@@ -91,7 +92,8 @@ def simulate(
     >>> history.arms.shape, history.arms[:2].tolist()
     ((5,), [0, 1])
     """
-    root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop)
+    root, problem, offset = prepare_centred(key, policy, family, mean, num_steps, num_trials, stop)
+    check_recorded(problem, offset)
     batching = make_batching(batch_size, allocation, num_steps, delay, stop)
     if keep_draws and allocation == "shares":
         raise ArgumentError("keep_draws", True, lambda name: f"False where {name('allocation')} is 'shares', which draws nothing")
@@ -109,6 +111,7 @@ def simulate(
     if num_trials is None:
         kept, lengths = jax.tree.map(lambda leaf: leaf[0], (kept, lengths))
     forced = jnp.broadcast_to(jnp.arange(num_steps) < num_arms, kept.arm.shape)
+    kept = _move_back(kept, offset, forced) if offset else kept
     return History(
         arms=kept.arm,
         rewards=kept.reward,
@@ -148,6 +151,13 @@ def _simulate_chunk(
         return jax.tree.map(lambda *parts: jnp.moveaxis(jnp.concatenate(parts), 0, 1), opening, rest), end.length
 
     return on_each_device(simulate_from, mesh)(firsts)
+
+
+def _move_back(kept: Outcome, offset: float, forced: Array) -> Outcome:
+    """What was simulated around an offset, where it is."""
+    draws = None if kept.draws is None else jnp.where(forced[..., None], kept.draws, kept.draws + offset)
+    held_out = None if kept.held_out is None else kept.held_out + offset
+    return kept._replace(reward=kept.reward + offset, held_out=held_out, draws=draws)
 
 
 def opened_steps(num_steps: int, num_arms: int, batching: Batching) -> Step:
@@ -202,6 +212,21 @@ def _make_delays(delay: Any, batch_size: Any, allocation: str, num_steps: int, s
     return Batching(seen_at=seen_at)
 
 
+def prepare_centred(
+    key: PRNGKeyArray,
+    policy: Policy,
+    family: Family,
+    mean: Any,
+    num_steps: int,
+    num_trials: int | None,
+    stop: StoppingRule | None = None,
+    movable: bool = True,
+) -> tuple[UInt[Array, "2"], Problem, float]:
+    """As `prepare`, around an offset where the means are so far from 0 that sums of rewards would lose digits."""
+    root, problem = prepare(key, policy, family, mean, num_steps, num_trials, stop, as_they_are=False)
+    return root, *centre(problem, mean, num_steps, movable)
+
+
 def prepare(
     key: PRNGKeyArray,
     policy: Policy,
@@ -210,8 +235,12 @@ def prepare(
     num_steps: int,
     num_trials: int | None,
     stop: StoppingRule | None = None,
+    as_they_are: bool = True,
 ) -> tuple[UInt[Array, "2"], Problem]:
-    """The arguments of a simulation, checked: the words that every trial's key is made from, and the problem."""
+    """The arguments of a simulation, checked: the words that every trial's key is made from, and the problem.
+
+    With `as_they_are` the sums of rewards are made of the rewards as they are, so that the means must not be too far from 0.
+    """
     mean = as_float(mean)
     if mean.ndim != 1 or mean.shape[0] == 0:
         raise ArgumentError("mean", mean, "one number for each arm", problem=f"has shape {mean.shape}")
@@ -228,4 +257,7 @@ def prepare(
     if num_trials is not None and not 1 <= num_trials < 2**32:
         raise ArgumentError("num_trials", num_trials, f"from 1 to {2**32 - 1}")
     check_stop(stop, mean.shape[0])
-    return root_words(key), Problem(policy=policy, family=family, mean=mean, stop=stop)
+    problem = Problem(policy=policy, family=family, mean=mean, stop=stop)
+    if as_they_are:
+        check_precision(problem, num_steps)
+    return root_words(key), problem

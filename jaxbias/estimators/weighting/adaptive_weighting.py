@@ -17,7 +17,7 @@ from jaxbias.estimators.weighting.propensities import all_probabilities
 from jaxbias.history import History, by_trial, check_order, check_squares, check_whole
 from jaxbias.likelihood import statistics_seen
 from jaxbias.policies import Policy
-from jaxbias.rewards import Bernoulli, Family
+from jaxbias.rewards import UNKNOWN_FAMILY, Bernoulli, Family
 
 SCHEMES = ("constant", "two_point")
 
@@ -73,7 +73,8 @@ def adaptive_weighting(
         level: of the intervals.
 
     Returns:
-        An `Estimate`; an arm that was chosen fewer than two times is not `converged`. Diagnostics by arm: `pulls`,
+        An `Estimate`; an arm that was chosen fewer than two times is not `converged`, nor one whose mean is outside the range of
+        the family or, without one, beyond all rewards of the log. Diagnostics by arm: `pulls`,
         `free_pulls`, those not forced, `effective_sample_size`, (sum of h)^2 / sum of h^2, `largest_share`, of one step in the
         variance, and `smallest_probability`.
 
@@ -99,8 +100,15 @@ def adaptive_weighting(
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
+    if completed is UNKNOWN_FAMILY:  # no family, no range: a mean beyond every reward of the log is one weight's doing
+        status = jnp.where(_beyond(found.mean, checked.rewards), jnp.int32(Status.OUT_OF_RANGE), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
     return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
+
+
+def _beyond(mean: Float[Array, "*trials arms"], rewards: Float[Array, "*trials steps"]) -> Bool[Array, "*trials arms"]:
+    """Whether a mean is below all rewards of its log, or above all."""
+    return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
 
 
 @partial(compiled, static=("scheme",))
