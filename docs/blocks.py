@@ -5,9 +5,9 @@
     python docs/blocks.py --check docs/index.md       # run only, with fewer simulated logs, and write nothing: what the tests do
 
 A `python` block runs in the namespace of the blocks before it on the page. An `sh` block has commands, of which those of jaxbias
-run. A `text` block right after either of them is its output. A block after a comment `<!-- parsed only: REASON -->` is not run: its
-commands are read by the command line and go no further. After `<!-- exit code 1 -->` a command is expected to return that. After
-`<!-- first 12 lines -->` the rest of the output is left out.
+run. A `text` block right after either of them is its output. A comment right before a block says more: after
+`<!-- parsed only: REASON -->` commands are read by the command line and go no further; after `<!-- exit code 1 -->` they are
+expected to return that; after `<!-- first 12 lines -->` the rest of the output is left out.
 Commands are run in a folder of their own, with links to the folders of the repository.
 """
 

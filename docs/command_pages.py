@@ -12,7 +12,7 @@ INTRODUCTION = """# Commands
 
 Made from the command line itself, so that it has every command and every option. `jaxbias COMMAND --help` prints the same.
 
-The exit code is 0 if all is well, 1 if an estimate should not be relied on (or a table of the paper does not agree), and 2 for bad
+The exit code is 0 if all is well, 1 if an estimate should not be relied on (or a table of the paper does not agree), 2 for bad
 input. Results go to standard output. Progress and warnings go to standard error.
 """
 

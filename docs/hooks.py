@@ -13,9 +13,7 @@ from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
 EXECUTED = ROOT / "build" / "notebooks"
-UNDECORATED = (
-    "\n*The outputs are not shown here: `pytest -m slow tests/test_notebooks.py` makes them, before the site is built.*\n"
-)
+UNDECORATED = "\n*Without outputs: `pytest -m slow tests/test_notebooks.py`, before the site is built, makes them.*\n"
 
 
 def on_files(files: Files, config: Any) -> Files:

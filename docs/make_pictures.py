@@ -41,9 +41,8 @@ def draw_before_after(num_trials: int = 1000) -> None:
     places = np.arange(3)[::-1]
     for method, colour, label, shift in zip(methods, (ORANGE, BLUE), ("plain averages", "corrected"), (0.13, -0.13), strict=True):
         figures = found.methods[method]
-        axes.errorbar(
-            figures.bias, places + shift, xerr=2 * figures.bias_stderr, fmt="o", color=colour, label=label, markersize=8
-        )
+        error = 2 * figures.bias_stderr
+        axes.errorbar(figures.bias, places + shift, xerr=error, fmt="o", color=colour, label=label, markersize=8)
         for value, place in zip(figures.bias, places + shift, strict=True):
             axes.annotate(f"{value:+.2f}", (value, place), (0, 7), textcoords="offset points", ha="center", color=colour, size=9)
     axes.axvline(0, color=GRAY, linewidth=1)
@@ -57,11 +56,8 @@ def draw_before_after(num_trials: int = 1000) -> None:
 def draw_bias_by_step(num_trials: int = 20_000) -> None:
     """How the average of the sample mean falls and stays low."""
     figure, axes = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
-    for name, policy, colour in (
-        ("Greedy", jb.Greedy(), ORANGE),
-        ("lil'UCB", jb.LilUCB(), BLUE),
-        ("equal shares", jb.Uniform(), GRAY),
-    ):
+    policies = {"Greedy": (jb.Greedy(), ORANGE), "lil'UCB": (jb.LilUCB(), BLUE), "equal shares": (jb.Uniform(), GRAY)}
+    for name, (policy, colour) in policies.items():
         history = jb.simulate(jax.random.key(0), policy, jb.Normal(), [0.0, 0.0], num_steps=40, num_trials=num_trials)
         mean = running_means(np.asarray(history.arms), np.asarray(history.rewards))
         axes.plot(np.arange(2, 41), mean.mean(axis=0)[1:], color=colour, linewidth=2)

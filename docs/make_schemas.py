@@ -1,6 +1,10 @@
-"""The schemas of what `--json` prints, from what it prints: `python docs/make_schemas.py` writes docs/reference/schemas and json.md.
+"""The schemas of what `--json` prints, from what it prints, in docs/reference/schemas, and their page:
 
-Each command is run with options that fill the optional parts. What a key means is in `docs/reference/json.toml`, and a key without a
+    python docs/make_schemas.py             # run every command
+    python docs/make_schemas.py plan check  # some of them
+    python docs/make_schemas.py --write     # none: the page only
+
+Each command is run with options that fill the optional parts. What a key means is in `docs/reference/json.toml`; a key without a
 meaning is an error.
 """
 
@@ -8,23 +12,25 @@ import contextlib
 import io
 import json
 import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "reference"
 MAPS = {  # objects whose keys are names of methods, arms or settings
-    "debias": {"arms.estimates", "evaluation.methods", "evaluation.not_applicable", "not_applicable", "fitted"},
-    "evaluate": {"methods", "not_applicable"},
-    "presets": {"presets.settings"},
+    "debias": {"arms.estimates", "decisions.best_probability", "evaluation.methods", "evaluation.not_applicable", "fitted"},
+    "evaluate": {"methods"},
 }
+MAPS_EVERYWHERE = {"settings", "not_applicable"}
 SMALL = ["--steps", "8", "--trials", "50"]
 TWO = ["--mean", "1", "--mean", "0.5"]
 SIGNUPS = ["jaxbias/examples/signups.csv", "--counts", "--arm-column", "variant", "--policy", "beta-thompson", "--control", "A"]
 FAST = ["--method", "sample_mean", "--method", "shrinkage"]
 RUNS = {
     "debias": [
-        ["--example", "simulated", "--method", "sample_mean", "--method", "test_inversion", "--tau", "fit", "--control", "A"],
+        ["--example", "simulated", *FAST, "--method", "mean_matching", "--control", "A"],
+        ["--example", "simulated", *FAST, "--tau", "fit", "--no-evaluate"],
         ["--example", "ecmo", *FAST, "--no-evaluate"],
         [*SIGNUPS, *FAST, "--no-evaluate"],
     ],
@@ -33,12 +39,12 @@ RUNS = {
         ["--policy", "greedy", *TWO, *SMALL, "--stop-difference", "1", "--choose-largest"],
     ],
     "evaluate": [["--policy", "greedy", *TWO, *SMALL, *FAST]],
-    "plan": [["--policy", "uniform", *TWO, "--steps", "8", "--trials", "32", "--paths", "64", "--half-width", "0.9"]],
+    "plan": [["--policy", "uniform", *TWO, "--steps", "8", "--trials", "32", "--paths", "128", "--half-width", "0.9"]],
     "check": [["--policy", "epsilon-greedy"]],
-    "reproduce": [["table1", "--trials", "20", "--out", "paper"]],
+    "reproduce": [["table1", "--trials", "20", "--out", "build/paper"]],
     "examples": [[]],
     "presets": [[]],
-    "propensities": [["docs/data/orders.csv", "--policy", "thompson", "--sigma", "1.5", "--out", "weights.csv"]],
+    "propensities": [["docs/data/orders.csv", "--policy", "thompson", "--sigma", "1.5", "--out", "build/weights.csv"]],
 }
 
 
@@ -64,7 +70,9 @@ def schema_of(values: list[Any], maps: set[str], place: str = "") -> dict[str, A
     schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     objects = [value for value in values if isinstance(value, dict)]
     if objects and place in maps:
-        schema["additionalProperties"] = schema_of([part for one in objects for part in one.values()] or [None], maps, place)
+        schema["additionalProperties"] = schema_of(
+            [part for one in objects for part in one.values()] or [None], maps, f"{place}.*"
+        )
     elif objects:
         names = list(dict.fromkeys(name for one in objects for name in one))
         inside = {name: [one[name] for one in objects if name in one] for name in names}
@@ -105,9 +113,8 @@ def page(schemas: dict[str, Any], meanings: dict[str, Any]) -> str:
     """The page of all schemas."""
     parts = [meanings["introduction"]["text"].strip()]
     for command, schema in schemas.items():
-        parts.append(
-            f"\n## {command}\n\n{meanings['introduction'][command]}\n\nSchema: [{command}.json](schemas/{command}.json)\n"
-        )
+        link = f"[{command}.json](schemas/{command}.json)"
+        parts.append(f"\n## {command}\n\n{meanings['introduction'][command]}\n\nSchema: {link}\n")
         parts.append("| key | type | meaning |\n|---|---|---|")
         for path, part in keys_of(schema).items():
             kinds = part["type"] if isinstance(part["type"], list) else [part["type"]]
@@ -118,17 +125,22 @@ def page(schemas: dict[str, Any], meanings: dict[str, Any]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def make(command: str) -> dict[str, Any]:
+    """The schema of one command."""
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxbias {command} --json"}
+    return title | schema_of(documents(command), MAPS_EVERYWHERE | MAPS.get(command, set()))
+
+
 def main() -> None:
     os.chdir(FOLDER.parents[1])
-    meanings = tomllib.loads((FOLDER / "json.toml").read_text())
-    schemas = {}
-    for command in RUNS:
-        title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxbias {command} --json"}
-        schemas[command] = title | schema_of(documents(command), MAPS.get(command, set()))
-        (FOLDER / "schemas").mkdir(exist_ok=True)
-        (FOLDER / "schemas" / f"{command}.json").write_text(json.dumps(schemas[command], indent=1) + "\n")
+    folder = FOLDER / "schemas"
+    for place in (folder, Path("build")):
+        place.mkdir(exist_ok=True)
+    for command in [] if "--write" in sys.argv else sys.argv[1:] or RUNS:
+        (folder / f"{command}.json").write_text(json.dumps(make(command), indent=1) + "\n")
         print(command, flush=True)
-    (FOLDER / "json.md").write_text(page(schemas, meanings))
+    schemas = {command: json.loads((folder / f"{command}.json").read_text()) for command in RUNS}
+    (FOLDER / "json.md").write_text(page(schemas, tomllib.loads((FOLDER / "json.toml").read_text())))
 
 
 if __name__ == "__main__":

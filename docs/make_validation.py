@@ -101,16 +101,8 @@ def measure(cell_name: str, name: str, trials: int | None) -> dict[str, Any]:
     methods: Any = [name] if cell.declared is None else {name: with_policy(name, cell.declared)}
     key = jax.random.fold_in(jax.random.key(22), zlib.crc32(cell_name.encode()))  # every method has the same logs
     try:
-        found = jb.evaluate(
-            key,
-            cell.policy,
-            cell.family,
-            jnp.array(cell.mean),
-            cell.num_steps,
-            methods=methods,
-            num_trials=num_trials,
-            **cell.options,
-        )
+        experiment = cell.policy, cell.family, jnp.array(cell.mean), cell.num_steps
+        found = jb.evaluate(key, *experiment, methods=methods, num_trials=num_trials, **cell.options)
     except jb.ArgumentError as error:
         return {"reason": shorten(str(error))}
     one = found.methods[name]
@@ -162,9 +154,9 @@ def overview(figures: dict[str, Any]) -> str:
 def in_short(found: dict[str, Any] | None) -> str:
     """Error and coverage; a dash where the method does not apply."""
     if found is None or "reason" in found:
-        return "–"
+        return "-"
     coverage = found["average_coverage"][0]
-    return f"{100 * found['relative_rmse'][0]:.0f} / " + ("–" if coverage != coverage else f"{100 * coverage:.1f}")
+    return f"{100 * found['relative_rmse'][0]:.0f} / " + ("-" if coverage != coverage else f"{100 * coverage:.1f}")
 
 
 def table(name: str, figures: dict[str, Any]) -> str:
@@ -195,7 +187,7 @@ def row(cell: Cell, found: dict[str, Any] | None) -> str:
 def with_error(value: float, stderr: float, digits: int) -> str:
     """Such as -0.123 ± 0.004; a dash where there is no figure."""
     if value != value:
-        return "–"
+        return "-"
     return f"{value:.{digits}f}" if stderr != stderr else f"{value:.{digits}f} ± {max(stderr, 10**-digits):.{digits}f}"
 
 

@@ -124,7 +124,8 @@ def test_what_a_command_prints_has_the_keys_of_its_schema(command, monkeypatch, 
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     schema = json.loads((DOCS / "reference" / "schemas" / f"{command}.json").read_text())
-    found = make_schemas.schema_of(make_schemas.documents(command), make_schemas.MAPS.get(command, set()))
+    (tmp_path / "build").mkdir()
+    found = make_schemas.make(command)
     missing = set(make_schemas.keys_of(found)) - set(make_schemas.keys_of(schema))
     assert not missing
 
