@@ -16,7 +16,7 @@ from jaxbias._core.expanding import check_counts, expand_counts
 from jaxbias._core.kinds import check_kinds, check_marks
 from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias._core.precision import check_carried, sum_by_arm
-from jaxbias._core.settings import as_float, evaluate, is_concrete, split_shared
+from jaxbias._core.settings import as_array, as_float, evaluate, is_concrete, split_shared
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
 ALLOCATIONS = ("independent", "shares")
@@ -161,7 +161,7 @@ class History:
     def forced_steps(self) -> Bool[Array, "*trials steps"]:
         """`forced`, or where it was not given, whether a step is the first pull of its arm, or one of the first batch."""
         if self.forced is not None:
-            return jnp.asarray(self.forced)
+            return as_array(self.forced)
         seen = self.seen_steps
         if seen is None:
             return _first_pulls(self.arms, self.num_arms)
@@ -219,7 +219,7 @@ def without_padding(history: History) -> History:
         return history
     length = int(history.lengths)
     short = dataclasses.replace(history, lengths=None, draws=None, is_padded=False)
-    short = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[..., :length]), short)
+    short = jax.tree.map(lambda leaf: as_array(np.asarray(leaf)[..., :length]), short)
     return dataclasses.replace(short, draws=None if history.draws is None else history.draws[..., :length, :])
 
 
@@ -265,7 +265,7 @@ def _count_known(arms: Any, rewards: Any, lengths: Any, num_arms: int) -> ArmSta
     kept, size = np.broadcast_to(taken, arms.shape).ravel(), int(np.prod(shape))
     pulls = np.bincount(place[kept], minlength=size).reshape(shape)
     total = np.bincount(place[kept], weights=values.ravel()[kept], minlength=size).reshape(shape)
-    return ArmStatistics(pulls=jnp.asarray(pulls, jnp.int32), total=jnp.asarray(total, values.dtype))
+    return ArmStatistics(pulls=as_array(pulls.astype(np.int32)), total=as_array(total.astype(values.dtype)))
 
 
 def pulls_of(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -> Int[Array, "*trials arms"]:
@@ -291,7 +291,7 @@ def _first_pulls(arms: Any, num_arms: int) -> Any:
     first = np.zeros(rows.shape, bool)
     for row, found in zip(rows, first, strict=True):
         found[np.unique(row, return_index=True)[1]] = True
-    return evaluate(jnp.asarray, first.reshape(known.shape))
+    return evaluate(as_array, first.reshape(known.shape))
 
 
 def check_history(history: History, two_rewards: bool = False) -> History:
@@ -300,7 +300,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
     With `two_rewards`, the policy may have learned from another figure than the rewards.
     """
     check_kinds(history)
-    arms, rewards = evaluate(jnp.asarray, history.arms), evaluate(as_float, history.rewards)
+    arms, rewards = evaluate(as_array, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
         raise ArgumentError("history", history, "arms and rewards of one shape, (steps,) or (trials, steps)", problem=problem)
@@ -321,7 +321,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
         arms=evaluate(_as_int32, arms),
         rewards=rewards,
         num_arms=history.num_arms,
-        forced=evaluate(lambda *_: jnp.asarray(history.forced_steps), history.arms, history.forced),
+        forced=evaluate(lambda *_: as_array(history.forced_steps), history.arms, history.forced),
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
         lengths=history.lengths,
@@ -338,7 +338,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
 
 
 def _as_int32(arms: Array) -> Array:
-    return arms.astype(jnp.int32) if not is_concrete(arms) else jnp.asarray(np.asarray(arms), jnp.int32)
+    return as_array(np.asarray(arms).astype(np.int32)) if is_concrete(arms) else arms.astype(jnp.int32)
 
 
 def check_whole(history: History, method: str) -> None:

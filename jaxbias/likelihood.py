@@ -24,7 +24,7 @@ from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.lengths import pad_axis
-from jaxbias._core.settings import as_float, evaluate
+from jaxbias._core.settings import as_array, as_float, evaluate
 from jaxbias.history import History, by_trial, check_history, check_unit_rewards
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, check_policy, complete_policy
 from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_family
@@ -307,12 +307,12 @@ def first_steps(values: Any, history: History) -> Any:
     """What a program gave for each step of a log and each arm, without the steps that it was padded with."""
     if values.shape[-2] == history.num_steps:
         return values
-    return evaluate(jnp.asarray, np.asarray(values)[..., : history.num_steps, :])
+    return evaluate(as_array, np.asarray(values)[..., : history.num_steps, :])
 
 
 def forgive_rounding(policy: BasePolicy, history: History, log_probs: ArrayLike) -> Float[Array, "steps arms"]:
     """The replayed log-probabilities of one log, with choices that rounding in float32 can explain."""
-    replayed = Replayed(history, jnp.asarray(log_probs))
+    replayed = Replayed(history, as_array(log_probs))
     return first_steps(_forgiven(policy, replayed), history)
 
 

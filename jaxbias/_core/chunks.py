@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from jaxbias._core.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import evaluate, is_concrete, split_shared
+from jaxbias._core.settings import as_array, evaluate, is_concrete, split_shared
 
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
 CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
@@ -113,7 +113,7 @@ def _at(leaf: Any, place: int | None) -> Any:
     """`leaf[place]`; by NumPy where it is known now, as JAX would compile it for every shape."""
     if not is_concrete(leaf):
         return leaf[place]
-    return evaluate(jnp.asarray, np.asarray(leaf)[place])
+    return evaluate(as_array, np.asarray(leaf)[place])
 
 
 @partial(compiled, static=("count",))

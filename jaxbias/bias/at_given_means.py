@@ -62,7 +62,8 @@ def bias_at(
     """
     policy = check_policy(policy, history.num_arms)
     history, mean = check_history(history), as_float(mean)
-    family = check_family(family, jnp.where(jnp.isnan(mean), 0.5, mean))
+    mean = np.asarray(mean)
+    family = check_family(family, np.where(np.isnan(mean), mean.dtype.type(0.5), mean))
     check_sigma(family, "a simulation")
     if num_trials < 2:
         raise ArgumentError("num_trials", num_trials, "2 or more")

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import evaluate, is_concrete
+from jaxbias._core.settings import evaluate, is_concrete, split_shared
 from jaxbias.estimators.estimate import Status
 from jaxbias.estimators.sample_mean import squares_within
 from jaxbias.history import History
@@ -63,7 +63,8 @@ def spread_of(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
 
 def spread_of_each(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
     """What each of many trials says."""
-    return jax.vmap(lambda trial: spread_of(trial, of_arm))(history)
+    each, rebuild = split_shared(history)
+    return jax.vmap(lambda leaves: spread_of(rebuild(leaves), of_arm))(each)
 
 
 def figures_of(history: History, family: BaseFamily) -> Float[Array, "trials figures"]:

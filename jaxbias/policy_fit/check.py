@@ -10,7 +10,7 @@ the policy's own randomness allows.
 import enum
 import math
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -217,11 +217,11 @@ def _redraw(key: PRNGKeyArray, probs: np.ndarray, log_probs: np.ndarray, expecte
     if count < FEWEST_REDRAWS:  # a sum of so many terms is Normal, and only a picture is made of it
         return expected + variance**0.5 * np.asarray(jax.random.normal(key, (FEWEST_REDRAWS,), jnp.result_type(float)))
     probs, log_probs = pad_axis(probs, length, 1.0, axis=0), pad_axis(log_probs, length, 0.0, axis=0)  # which adds nothing
-    return np.asarray(_redrawn_totals(key, jnp.asarray(probs), jnp.asarray(log_probs), jnp.zeros(count, jnp.result_type(float))))
+    return np.asarray(_redrawn_totals(key, probs, log_probs, np.zeros(count, jnp.result_type(float))))
 
 
 @compiled
-def _redrawn_totals(key: PRNGKeyArray, probs: Array, log_probs: Array, totals: Float[Array, " redraws"]) -> Array:
+def _redrawn_totals(key: PRNGKeyArray, probs: Any, log_probs: Any, totals: Any) -> Float[Array, " redraws"]:
     """Total log-probability of choices drawn anew at every step, added to `totals`."""
 
     def body(totals: Array, step: tuple[Array, Array, Array]) -> tuple[Array, None]:

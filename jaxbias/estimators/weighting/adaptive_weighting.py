@@ -98,22 +98,30 @@ def adaptive_weighting(
     if scheme == "two_point":
         check_order(checked, "adaptive_weighting with scheme='two_point'")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
-    found = _weigh(Replayed(checked, probabilities), float(floor_decay), scheme=scheme)
+    asked: Any = dict(scheme=scheme, level=level, has_family=completed is not UNKNOWN_FAMILY)
+    return _estimate(Replayed(checked, probabilities), completed, float(floor_decay), **asked)
+
+
+@partial(compiled, static=("scheme", "level", "has_family"), pads=("log",))
+def _estimate(log: Replayed, family: Any, floor_decay: Any, scheme: str, level: float, has_family: bool) -> Estimate:
+    found = _weigh(log, floor_decay, scheme)
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
-    if completed is UNKNOWN_FAMILY:  # no family, no range: a mean beyond every reward of the log is one weight's doing
-        status = jnp.where(_beyond(found.mean, checked.rewards), jnp.int32(Status.OUT_OF_RANGE), status)
+    if not has_family:  # no family, no range: a mean beyond every reward of the log is one weight's doing
+        status = jnp.where(_beyond(found.mean, log.history), jnp.int32(Status.OUT_OF_RANGE), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
-    return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
+    return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), family)
 
 
-def _beyond(mean: Float[Array, "*trials arms"], rewards: Float[Array, "*trials steps"]) -> Bool[Array, "*trials arms"]:
+def _beyond(mean: Float[Array, "*trials arms"], history: History) -> Bool[Array, "*trials arms"]:
     """Whether a mean is below all rewards of its log, or above all."""
+    rewards, beyond = history.rewards, history.beyond_end
+    if beyond is not None:
+        rewards = jnp.where(beyond, rewards[..., :1], rewards)
     return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
 
 
-@partial(compiled, static=("scheme",), pads=("log",))
 def _weigh(log: Replayed, floor_decay: Any, scheme: str) -> WeightedScores:
     def one(trial: History, chances: Float[Array, "steps arms"]) -> WeightedScores:
         free = ~trial.forced_steps[:, None]

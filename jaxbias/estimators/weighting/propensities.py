@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxbias._core.errors import ArgumentError, refuse_first
-from jaxbias._core.settings import as_float, evaluate, is_concrete
+from jaxbias._core.settings import as_array, as_float, evaluate, is_concrete
 from jaxbias.history import History
 from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import Policy, check_policy
@@ -53,7 +53,7 @@ def all_probabilities(
 def _or_forced(history: History, chosen: Float[Array, "*trials steps"]) -> Float[Array, "*trials steps"]:
     """The probability of the pulled arm; 1 where it was forced."""
     if is_concrete((chosen, history.forced_steps)):
-        return evaluate(jnp.asarray, np.where(history.forced_steps, np.asarray(1, chosen.dtype), chosen))
+        return evaluate(as_array, np.where(history.forced_steps, np.asarray(1, chosen.dtype), chosen))
     return jnp.where(history.forced_steps, 1, chosen)
 
 
@@ -75,7 +75,7 @@ def replayed_probabilities(history: History, policy: Policy, method: str) -> Flo
             allowed = f"one with random choices (tau > 0) for {method}, as {ALIKE}; mean_matching does not need them"
             raise ArgumentError("policy", policy, allowed, problem=f"is {policy}, whose choices are not random")
     if is_concrete(log_probs):
-        return evaluate(jnp.asarray, np.exp(np.asarray(log_probs)).astype(history.rewards.dtype))
+        return evaluate(as_array, np.exp(np.asarray(log_probs)).astype(history.rewards.dtype))
     return jnp.exp(log_probs).astype(history.rewards.dtype)
 
 
@@ -83,7 +83,7 @@ def at_chosen(history: History, values: Float[Array, "*trials steps arms"]) -> F
     """At every step the value of the arm that was pulled."""
     if is_concrete((values, history.arms)):
         chosen = np.take_along_axis(np.asarray(values), np.asarray(history.arms)[..., None], axis=-1)
-        return evaluate(jnp.asarray, chosen[..., 0])
+        return evaluate(as_array, chosen[..., 0])
     return jnp.take_along_axis(values, history.arms[..., None], axis=-1)[..., 0]
 
 

@@ -1,15 +1,17 @@
 """Propensity weighting: each reward counts with one over the probability with which its arm was chosen."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
 from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
+from jaxbias._core.settings import as_array, evaluate, is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
@@ -77,13 +79,18 @@ def propensity_weighting(
     if not isinstance(completed, Bernoulli):
         check_squares(checked, "propensity_weighting")
     chosen = chosen_probabilities(checked, policy, propensities, "propensity_weighting")
-    found = _weigh(Replayed(checked, chosen[..., None]), normalised=bool(normalised))
+    of_chosen = evaluate(as_array, np.asarray(chosen)[..., None]) if is_concrete(chosen) else chosen[..., None]
+    return _estimate(Replayed(checked, of_chosen), completed, normalised=bool(normalised), level=level)
+
+
+@partial(compiled, static=("normalised", "level"), pads=("log",))
+def _estimate(log: Replayed, family: Any, normalised: bool, level: float) -> Estimate:
+    found = _weigh(log, normalised)
     diagnostics = {name: getattr(found, name) for name in ("pulls", "effective_sample_size", "largest_weight")}
     status = status_by_pulls(found.pulls, found.mean, found.stderr, fewest=2)
-    return clip_to_family(wald("propensity_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
+    return clip_to_family(wald("propensity_weighting", found.mean, found.stderr, level, status, diagnostics), family)
 
 
-@partial(compiled, static=("normalised",), pads=("log",))
 def _weigh(log: Replayed, normalised: bool) -> WeightedRewards:
     history, probabilities, beyond = log.history, log.values[..., 0], log.history.beyond_end
     weights, rewards = 1 / probabilities, history.rewards
