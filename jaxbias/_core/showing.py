@@ -10,11 +10,11 @@ from typing import Any
 from jaxbias._core.settings import is_concrete
 
 
-def as_text(result: Any) -> str:
+def as_text(self: Any) -> str:
     """What `print` shows: sentences and plain tables; the fields where JAX traces a function, as there are no numbers yet."""
-    return import_module("jaxbias.reporting.shown").show(result).to_text() if is_concrete(result) else repr(result)
+    return import_module("jaxbias.reporting.shown").show(self).to_text() if is_concrete(self) else repr(self)
 
 
-def as_html(result: Any) -> str | None:
+def as_html(self: Any) -> str | None:
     """The same for a notebook; None has it fall back on the text."""
-    return import_module("jaxbias.reporting.shown").show(result).to_html() if is_concrete(result) else None
+    return import_module("jaxbias.reporting.shown").show(self).to_html() if is_concrete(self) else None

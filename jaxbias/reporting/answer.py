@@ -10,10 +10,12 @@ from jaxbias.analysis.signs import signs_of
 from jaxbias.policy_fit.check import Verdict
 from jaxbias.reporting.decisions import compare_with_control, contrast_rows
 from jaxbias.reporting.formatting import count_pulls, interval, number, p_value
-from jaxbias.reporting.labels import join, policy_title, quote
+from jaxbias.reporting.labels import join, plain_text, policy_title, quote, shorten
 
 if TYPE_CHECKING:
     from jaxbias.analysis.findings import Analysis
+
+LONGEST = 36  # characters of a label in the answer
 
 
 def answer_sentence(analysis: "Analysis") -> str:
@@ -25,6 +27,11 @@ def answer_sentence(analysis: "Analysis") -> str:
     if analysis.best is None:
         return _without_rivals(analysis)
     return _best_arm(analysis)
+
+
+def _name(label: str) -> str:
+    """A label in quotes, shorter than in other sentences: the answer must be read at once."""
+    return quote(shorten(plain_text(label), LONGEST))
 
 
 def _reasons(analysis: "Analysis") -> list[str]:
@@ -46,20 +53,20 @@ def _without_rivals(analysis: "Analysis") -> str:
         return "No arm has an estimate, so there is nothing to decide from."
     arm = int(np.nanargmax(mean))
     return (
-        f"Only {quote(analysis.labels[arm])} has an estimate, {_estimate(analysis, arm)}, so there is nothing to compare it with."
+        f"Only {_name(analysis.labels[arm])} has an estimate, {_estimate(analysis, arm)}, so there is nothing to compare it with."
     )
 
 
 def _best_arm(analysis: "Analysis") -> str:
     best = analysis.best
     assert best is not None
-    first, second = quote(analysis.labels[best.arm]), quote(analysis.labels[best.runner_up])
+    first, second = _name(analysis.labels[best.arm]), _name(analysis.labels[best.runner_up])
     margin, between = number(best.margin, best.stderr), interval(best.lower, best.upper, best.stderr)
     rivals = [arm for arm in (analysis.decisions and analysis.decisions.may_be_best) or () if arm != best.arm]
     if best.is_clear and not rivals:
         return f"Choose {first}: its mean is {_estimate(analysis, best.arm)}, ahead of {second} by {margin} {between}."
     if best.is_clear:
-        others = quote(analysis.labels[rivals[0]]) if len(rivals) == 1 else f"{len(rivals)} other arms"
+        others = _name(analysis.labels[rivals[0]]) if len(rivals) == 1 else f"{len(rivals)} other arms"
         return f"No clear winner yet: {first} leads, but {others} cannot be ruled out, so {_collect(analysis)} before you choose."
     lead = f"{first} leads {second} by {margin} {between}".strip()
     return f"No clear winner yet: {lead}, so {_collect(analysis)} before you choose."
@@ -68,7 +75,7 @@ def _best_arm(analysis: "Analysis") -> str:
 def _collect(analysis: "Analysis") -> str:
     """What to do about a difference that is not clear."""
     few = analysis.few_pulls
-    where = "" if few is None else f", above all of {quote(analysis.labels[few.weakest])} ({count_pulls(few.pulls)}),"
+    where = "" if few is None else f", above all of {_name(analysis.labels[few.weakest])} ({count_pulls(few.pulls)}),"
     return f"collect more data{where}"
 
 
@@ -77,20 +84,20 @@ def _against_control(analysis: "Analysis") -> str:
     assert found is not None
     assert found.contrasts is not None
     assert found.control is not None
-    control = quote(analysis.labels[found.control])
+    control = _name(analysis.labels[found.control])
     if len(groups.better):
         mean = np.nan_to_num(np.asarray(analysis.estimate.mean, np.float64), nan=-np.inf)
         arm = max(groups.better, key=lambda arm: mean[arm])
         more = len(groups.better) - 1
         also = "" if not more else f"; {more} other {'arm beats' if more == 1 else 'arms beat'} the control too"
-        return f"Switch from {control} to {quote(analysis.labels[arm])}: its mean is {_difference(analysis, arm)}{also}."
+        return f"Switch from {control} to {_name(analysis.labels[arm])}: its mean is {_difference(analysis, arm)}{also}."
     if len(groups.worse) and not len(groups.rest):
         return f"Keep {control}: every other arm is shown to be worse."
     difference = np.nan_to_num(np.asarray(found.contrasts.difference, np.float64), nan=-np.inf)
     arm = max(groups.rest, key=lambda arm: difference[arm], default=None)
     if arm is None or not np.isfinite(difference[arm]):
         return f"Keep {control} for now: no arm can be compared with it."
-    closest = f"the closest is {quote(analysis.labels[arm])}, {_difference(analysis, arm)}"
+    closest = f"the closest is {_name(analysis.labels[arm])}, {_difference(analysis, arm)}"
     return f"Keep {control} for now: no arm is shown to be better; {closest}."
 
 
@@ -153,5 +160,5 @@ def _count_means(analysis: "Analysis", arms: Sequence[int], word: str) -> str:
     if len(arms) == total:
         return f"every raw mean is too {word}"
     if len(arms) == 1:
-        return f"the raw mean of {quote(analysis.labels[arms[0]])} is too {word}"
+        return f"the raw mean of {_name(analysis.labels[arms[0]])} is too {word}"
     return f"{len(arms)} of {total} raw means are too {word}"

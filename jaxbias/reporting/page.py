@@ -11,7 +11,7 @@ from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.decisions import contrast_rows
 from jaxbias.reporting.drift import drift_table
 from jaxbias.reporting.formatting import count, level, p_value
-from jaxbias.reporting.labels import plain_text, short_names
+from jaxbias.reporting.labels import LONGEST_IN_TABLE, plain_text, short_names
 from jaxbias.reporting.page_answers import short_answers
 from jaxbias.reporting.page_tables import (
     bias_table,
@@ -59,6 +59,7 @@ def render_report(analysis: Analysis, command: str | None = None) -> str:
         "report.html",
         analysis=analysis,
         labels=_plain_texts(analysis.labels),
+        table_labels=short_names(analysis.labels, len(analysis.labels), LONGEST_IN_TABLE),
         short_labels=short_names(analysis.labels, len(analysis.labels)),
         level=level(analysis.comparison.level),
         repeat=describe_provenance(analysis, command),

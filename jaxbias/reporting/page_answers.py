@@ -37,9 +37,9 @@ def _fit(analysis: Analysis) -> str:
 
 
 def _ratio(analysis: Analysis) -> str:
-    if analysis.weights is None or analysis.weights.ratio.worst is None:
+    ratio = None if analysis.weights is None else analysis.weights.ratio
+    if ratio is None or ratio.worst is None:
         return ""
-    ratio = analysis.weights.ratio
     return f"{'Yes' if ratio.agrees else 'No'} ({p_value(ratio.p_value)})"
 
 

@@ -19,7 +19,7 @@ from jaxbias.reporting.extremes import describe_rest, shown_arms
 from jaxbias.reporting.formatting import NONE, average_count, count, figure, interval, level, number, probability, share_decimals
 from jaxbias.reporting.grids import Grid, Shown
 from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
-from jaxbias.reporting.planning import HEADERS, plan_rows, plan_sentences
+from jaxbias.reporting.planning import HEADERS, plan_answer, plan_rows, plan_sentences
 from jaxbias.reporting.sentences import describe_distrust
 from jaxbias.reporting.statuses import WORDS
 
@@ -125,7 +125,9 @@ def _(result: Contrasts) -> Shown:
 
 @show.register
 def _(result: Plan) -> Shown:
-    return Shown("", [Grid(f"Designs ({MONTE_CARLO})", HEADERS, plan_rows(result))], plan_sentences(result))
+    answer = plan_answer(result)
+    notes = [sentence for sentence in plan_sentences(result) if sentence != answer]
+    return Shown(answer, [Grid(f"Designs ({MONTE_CARLO})", HEADERS, plan_rows(result))], notes)
 
 
 def _contrast_row(arm: str, control: int, row: dict[str, float]) -> list[str]:

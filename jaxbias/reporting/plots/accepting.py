@@ -1,7 +1,7 @@
 """What a plot can be given: its own kind of result, or an analysis that has one, with its labels."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate
 
 Labels = Sequence[str] | None
+Kind = TypeVar("Kind")
 
 
 def comparison_of(given: Any, labels: Labels) -> tuple[Comparison, Labels, str | None]:
@@ -33,7 +34,7 @@ def bias_of(given: Any, labels: Labels) -> tuple[ArmBias, Labels]:
     return part_of(given, "bias", ArmBias, labels)
 
 
-def part_of(given: Any, name: str, kind: type, labels: Labels, inside: str | None = None) -> tuple[Any, Labels]:
+def part_of(given: Any, name: str, kind: type[Kind], labels: Labels, inside: str | None = None) -> tuple[Kind, Labels]:
     """The part of an analysis that a plot draws; refused where the analysis has none."""
     if not isinstance(given, Analysis):
         return _checked(given, kind, name), labels
@@ -44,7 +45,7 @@ def part_of(given: Any, name: str, kind: type, labels: Labels, inside: str | Non
     return found, given.labels if labels is None else labels
 
 
-def _checked(given: Any, kind: type, name: str) -> Any:
+def _checked(given: Any, kind: type[Kind], name: str) -> Kind:
     if not isinstance(given, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         allowed = f"an Analysis or {article} {kind.__name__}"
