@@ -105,6 +105,7 @@ def _own_posterior(setup: Setup, question: Question, arms: Array, rewards: Array
     seen = statistics_before(arms, rewards, len(question.pulls))
     if setup.seen is not None:
         seen = jax.tree.map(lambda leaf: leaf[setup.seen.number], seen)
-    location, scale = jax.vmap(setup.policy.posterior)(seen)
+    policy: Any = setup.policy
+    location, scale = jax.vmap(policy.posterior)(seen)
     own = lambda values: jnp.take_along_axis(values, arms[:, None], axis=1)[:, 0]
     return own(location), own(jnp.broadcast_to(scale, location.shape))
