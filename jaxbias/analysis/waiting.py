@@ -125,7 +125,7 @@ def by_worth(methods: Sequence[str]) -> list[str]:
 
     def rank(name: str) -> tuple[bool, float]:
         method = METHODS[name]
-        last = 0.0 if method.guarded else float("inf")
+        last = 0.0 if method.guarded and method.needs_policy else float("inf")
         return method.cost is not Cost.SUMS, last if method.preference is None else float(method.preference)
 
     return sorted(methods, key=rank)

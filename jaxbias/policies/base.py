@@ -167,7 +167,7 @@ class BasePolicy:
 
     @property
     def has_own_draw(self) -> bool:
-        """Whether it has `log_prob_given_own_draw`."""
+        """Whether it has `log_prob_given_own_draw`, and `posterior`: location and scale of each arm's draw."""
         return False
 
     def log_prob_given_own_draw(self, state: Any, arm: Int[Array, ""], standard: Float[Array, ""]) -> Float[Array, ""]:
