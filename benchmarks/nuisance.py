@@ -2,7 +2,7 @@
 
     python benchmarks/nuisance.py                 # three arms, 150 steps, 10,000 logs of each cell; a minute of processor time
 
-The statistic is the z-statistic of the first two arms. Where these are equal, its distribution depends on how far the third arm is
+The statistic is the z-statistic of the first two arms. Where they are equal, its distribution depends on how far the third arm is
 from them, d. A p-value averages the tail over what a rule says of d, given the log:
 
     flat     N(d observed, its variance): what `contrasts` does
