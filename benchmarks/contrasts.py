@@ -24,12 +24,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from common import finish, machine, parser, print_machine, timed
 
 import jaxbias as jb
 from jaxbias.estimators.contrasts.adjusting import holm, largest_statistic, one_p_value
 from jaxbias.estimators.inversion.question import ask, invert, weigh
+from jaxbias.estimators.inversion.tilting import log_ratio
 
 NORMAL, BERNOULLI = jb.Normal(sigma=1.0), jb.Bernoulli()
 POLICIES = (
@@ -117,10 +119,9 @@ def best_power(cell: Cell) -> float:
 
 def _log_ratio(family: Any, found: Any, mean: Sequence[float], null: Sequence[float]) -> np.ndarray:
     """log p(mean) - log p(null) of each log, from its pulls and sums."""
-    here, there = (np.asarray(family.natural(np.asarray(each))) for each in (mean, null))
-    one = [np.asarray(family.log_prob(np.ones(len(each)), np.asarray(each))) for each in (mean, null)]
-    divergence = (here - there) - (one[0] - one[1])
-    return np.asarray(found.total, float) @ (here - there) - np.asarray(found.pulls, float) @ divergence
+    here, there = jnp.asarray(mean), jnp.asarray(null)
+    residual = found.total - found.pulls * there[None]
+    return np.asarray(log_ratio(family, here, there, found.pulls, residual, jnp.ones(())), float).sum(axis=1)
 
 
 def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:

@@ -27,6 +27,9 @@ MOST_MEASURED = 6  # designs of a search: two are usual
 SHORTER = 8  # times shorter is a first design: the tests compare with the plain ones alike there, for an eighth of the time
 SEARCHED_LOGS = 256  # for the plain figures: they cost little, and their error is that of the number of steps
 FAR = 0.3  # of a half-width, or in power: so much better than the plain ones the tests are not
+NEAR = 1.5  # times fewer steps, from which to see how fast a figure changes with them
+MOST_BLUR = 0.25  # of the steps, however large the error of a figure is
+TINY = 1e-12  # a change below which there is none
 FINE = 4  # times finer than the tolerance is the bisection, which costs nothing
 
 Measure = Callable[[int], tuple[Design, Calibration]]  # from steps
@@ -42,14 +45,6 @@ class Goal(NamedTuple):
         """Whether a design reaches it, as far as its Monte Carlo error can tell."""
         value, stderr = getattr(design, self.figure), np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
         return bool(value <= self.value + stderr if self.figure == "half_width" else value >= self.value - stderr)
-
-    def blur(self, design: Design, tolerance: float) -> float:
-        """The relative error of the steps: the tolerance, or what two Monte Carlo errors of the figure are in steps.
-
-        A half-width falls as steps^-1/2, so that its relative error counts twice; that of a power of 80% counts about as much.
-        """
-        stderr = np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
-        return max(tolerance, 4 * float(stderr) / self.value)
 
 
 class Prefixes:
@@ -109,6 +104,19 @@ class PlainLogs:
         share = np.clip(design.power, 0.5 / design.logs, 1 - 0.5 / design.logs)
         return Calibration(ratio=float(ratio), cut_off=float(np.quantile(np.abs(plain.z), 1 - share)))
 
+    def blur(self, goal: Goal, calibration: Calibration, design: Design, tolerance: float) -> float:
+        """The relative error of the steps: the tolerance, or what two Monte Carlo errors of the figure are in steps.
+
+        The fewer pulls the worse arm gets, the less more steps help, and the more steps an error stands for.
+        """
+        if design.steps > self.horizon:
+            return tolerance
+        shorter = max(round(design.steps / NEAR), self.setting.points.shape[1])
+        before, now = (self.figure(goal, calibration, steps) for steps in (shorter, design.steps))
+        change = abs(now - before) / np.log(design.steps / shorter) if shorter < design.steps else np.inf
+        error = float(np.nan_to_num(getattr(design, f"{goal.figure}_stderr")))
+        return float(np.clip(2 * error / max(change, TINY), tolerance, MOST_BLUR)) if error else tolerance
+
     def reached(self, goal: Goal, calibration: Calibration, num_steps: int) -> bool:
         """Whether the goal is expected to be reached."""
         value = self.figure(goal, calibration, num_steps)
@@ -135,7 +143,8 @@ def find_smallest(
         calibration = plain.through(last, calibration)
         found, least = (last, least) if goal.reached(last) else (found, steps)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
-        narrow = found is not None and found.steps <= max(max(least, steps) * (1 + goal.blur(found, tolerance)), num_arms)
+        blur = tolerance if found is None else plain.blur(goal, calibration, found, tolerance)
+        narrow = found is not None and found.steps <= max(max(least, steps) * (1 + blur), num_arms)
         if narrow or least >= max_steps:
             break
     assert last is not None

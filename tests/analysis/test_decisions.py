@@ -48,6 +48,14 @@ def test_its_words_and_pages(found):
     assert 'id="contrasts"' in render_report(found)
 
 
+def test_a_control_that_may_be_0_has_no_lift_and_says_so(found):
+    near = analyse(frame_of([3.0, 0.1, 1.2]), control="B", evaluate=False)
+    assert "No lift is given, as the 95% interval of the control's mean includes 0." in decision_sentences(near)[0]
+    assert np.isnan([row["lift"] for row in debias_document(near)["contrasts"]]).all()
+    assert "No lift" not in decision_sentences(found)[0]
+    assert np.isfinite([row["lift"] for row in debias_document(found)["contrasts"]]).all()
+
+
 def test_the_value_of_the_policy(found):
     value, history = found.decisions.value, found.log.history
     pulls, means = np.asarray(history.statistics.pulls), np.asarray(history.statistics.mean)

@@ -58,6 +58,18 @@ def test_a_calibration_through_a_design_gives_its_figures(plain):
     assert plain.through(design._replace(steps=513), own) is own  # beyond the logs
 
 
+def test_an_error_stands_for_more_steps_where_steps_help_less(plain):
+    """A half-width that falls as steps^-1/2: two errors of 1% are about 4% of the steps; it is never less than the tolerance."""
+    plain.grow(512)
+    design, own = Truth(noise=0.01 * Z * np.sqrt(4 / 400))(400)
+    goal = Goal("half_width", 0.15)
+    slope = (np.sqrt(1.5) - 1) / np.log(1.5)
+    np.testing.assert_allclose(plain.blur(goal, own, design, 0.001), 0.02 / slope, rtol=0.03)
+    assert plain.blur(goal, own, design, 0.05) == 0.05
+    assert plain.blur(goal, own, design._replace(half_width_stderr=1.0), 0.05) == 0.25
+    assert plain.blur(goal, own, design._replace(half_width_stderr=float("nan")), 0.05) == 0.05
+
+
 def test_the_steps_of_a_power(plain):
     truth = Truth()
     target, design = find_smallest(plain, Goal("power", 0.8), truth, "uniform", 100_000, 0.05)
