@@ -60,7 +60,10 @@ def _quadratics(policy: BasePolicy, record: Record, path: Float[Array, " steps"]
 
     def one(pulls: Array, total: Array, choices: Choices) -> Quadratics:
         log_probs = lambda total: policy.log_probs(ArmStatistics(pulls, total))
-        if policy.log_concave:
+        own = None if choices.arm is None else policy.choice_quadratic(ArmStatistics(pulls, total), choices.arm)
+        if own is not None:
+            value, slope, curvature = own
+        elif policy.log_concave:
             made = lambda total: log_prob_of_choices(choices, log_probs(total))
             value, slope = jax.value_and_grad(made)(total)
             curvature = -jax.jacfwd(jax.grad(made))(total)
@@ -276,6 +279,9 @@ def _over_paths(
     """The log-probability of the choices made here on each path."""
 
     def one(total: Float[Array, " arms"]) -> Float[Array, ""]:
-        return log_prob_of_choices(choices, policy.log_probs(ArmStatistics(pulls, total)))
+        state = ArmStatistics(pulls, total)
+        if choices.arm is None:
+            return log_prob_of_choices(choices, policy.log_probs(state))
+        return jnp.where(choices.number > 0, policy.log_prob(state, choices.arm), 0)
 
     return jax.vmap(one, in_axes=1)(total)
