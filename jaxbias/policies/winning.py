@@ -101,9 +101,10 @@ def normal_win_quadratic(
 
     Automatic differentiation has a pass over the nodes for every arm in place of this one product of matrices.
     """
-    own, score, log_integrand = _one_arm(location, scale, arm)
+    score, log_below, log_integrand = _one_arm(location, scale, arm)
+    own = (jnp.arange(location.shape[0], dtype=arm.dtype) == arm)[:, None]
     share = jax.nn.softmax(log_integrand)
-    falls = jnp.exp(log_normal_density(score) - log_ndtr_near(score))
+    falls = jnp.exp(log_normal_density(score) - log_below)
     slopes = jnp.where(own, score, -falls) / scale[:, None]
     bends = jnp.where(own, 1, falls * (score + falls)) / jnp.square(scale)[:, None]
     slope = slopes @ share
@@ -112,13 +113,19 @@ def normal_win_quadratic(
 
 
 def _one_arm(location: Array, scale: Array, arm: Array) -> tuple[Array, Array, Array]:
-    """Which arm it is, (arms, 1), the scores of all, (arms, nodes), and the logarithm of its integrand times the weights."""
+    """At the nodes: the scores of all arms, the logarithms of their distribution functions, and that of the integrand.
+
+    The weights are part of the integrand.
+
+    The logarithms of all arms are summed and this arm's taken off again: XLA on a CPU computes what has two uses with the
+    machine's vectors, and what only goes into a sum one number at a time.
+    """
     nodes = place_nodes(location - BELOW * scale, location, location + ABOVE * scale)
     score = ((nodes.start - location)[:, None] + nodes.distance[None]) / scale[:, None]
-    own = (jnp.arange(location.shape[0], dtype=arm.dtype) == arm)[:, None]
-    log_factor = jnp.where(own, log_normal_density(score) - jnp.log(scale)[:, None], log_ndtr_near(score))
+    log_below = log_ndtr_near(score)
+    log_density = log_normal_density(score[arm]) - jnp.log(scale[arm])
     step = jnp.log(nodes.log_weight[1] - nodes.log_weight[0])
-    return own, score, jnp.sum(log_factor, axis=0) + nodes.log_weight + step
+    return score, log_below, jnp.sum(log_below, axis=0) - log_below[arm] + log_density + nodes.log_weight + step
 
 
 def noisy_normal_win_log_probs(
