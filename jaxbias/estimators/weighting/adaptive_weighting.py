@@ -76,7 +76,7 @@ def adaptive_weighting(
 
     Returns:
         An `Estimate`; an arm that was chosen fewer than two times is not `converged`, nor one whose mean is outside the range of
-        the family or, without one, beyond all rewards of the log. Diagnostics by arm: `pulls`,
+        the family or, without one, far beyond the rewards of the log. Diagnostics by arm: `pulls`,
         `free_pulls`, those not forced, `effective_sample_size`, (sum of h)^2 / sum of h^2, `largest_share`, of one step in the
         variance, and `smallest_probability`.
 
@@ -102,15 +102,18 @@ def adaptive_weighting(
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
-    if completed is UNKNOWN_FAMILY:  # no family, no range: a mean beyond every reward of the log is one weight's doing
+    if completed is UNKNOWN_FAMILY:  # no range is known: far beyond the rewards of the log, a mean is one weight's doing
         status = jnp.where(_beyond(found.mean, checked.rewards), jnp.int32(Status.OUT_OF_RANGE), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
     return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
 
 
 def _beyond(mean: Float[Array, "*trials arms"], rewards: Float[Array, "*trials steps"]) -> Bool[Array, "*trials arms"]:
-    """Whether a mean is below all rewards of its log, or above all."""
-    return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
+    """Whether a mean is outside the rewards of its log by more than their range; at all, where they are 0 and 1."""
+    low, high = jnp.min(rewards, axis=-1, keepdims=True), jnp.max(rewards, axis=-1, keepdims=True)
+    binary = jnp.all((rewards == 0) | (rewards == 1), axis=-1, keepdims=True)
+    slack = jnp.where(binary, 0, high - low)
+    return (mean < low - slack) | (mean > high + slack)
 
 
 @partial(compiled, static=("scheme",))
