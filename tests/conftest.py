@@ -57,6 +57,7 @@ POLICIES = {
     "floored": jb.Floored(jb.Greedy(), floor=0.1),
     "top-two": jb.TopTwo(jb.Thompson(), beta=0.6),
     "warm-up": jb.policies.WarmUp(jb.LilUCB(tau=1.0), num_steps=5),
+    "growthbook": jb.policies.GrowthBook(least_pulls=3),
     "kl-ucb": jb.policies.KLUCB(tau=0.5),
     "uniform": jb.Uniform(),
     "play-the-winner": jb.PlayTheWinner(),

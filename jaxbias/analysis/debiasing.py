@@ -38,7 +38,7 @@ from jaxbias.policies import Policy, check_policy, complete_policy
 from jaxbias.policy_fit.check import PolicyFit, check_fit
 from jaxbias.policy_fit.delays import check_delays
 from jaxbias.policy_fit.tuning import Fitted, fit_settings
-from jaxbias.policy_fit.weights import WeightsCheck, check_weights
+from jaxbias.policy_fit.weights import WeightsCheck, check_propensities, check_weights
 from jaxbias.rewards import Family, Normal, UnknownSigma, complete_family
 from jaxbias.stopping import StoppingRule
 
@@ -161,7 +161,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     if clusters is not None:
         comparison = widen(comparison, clusters, complete_family(family).mean_range)
     evaluation = _evaluate(evaluation_key, history, policy, family, fit, comparison, request)
-    weights = None if log.weights is None else check_weights(history, log.weights, policy)
+    weights = _check_logged(log, policy)
     recommended = recommend(comparison, policy, fit, evaluation, weights)
     estimate = comparison.estimates[recommended.method]
     if isinstance(family, UnknownSigma):
@@ -218,6 +218,15 @@ def _replay(
         except ArgumentError as error:
             raise error.renamed({"names": "fit"}) from error
     return policy, fitted, check_fit(key, history, policy)
+
+
+def _check_logged(log: Log, policy: Any) -> WeightsCheck | None:
+    """Whether the logged probabilities are right; None where there are none, or nothing to compare those of pulled arms with."""
+    if log.weights is not None:
+        return check_weights(log.history, log.weights, policy)
+    if log.propensity is None or policy is None:
+        return None
+    return WeightsCheck(ratio=None, policy=check_propensities(log.history, log.propensity, policy))
 
 
 def _compare(key: PRNGKeyArray, log: Log, policy: Any, family: Any, fit: PolicyFit | None, request: Request) -> Comparison:

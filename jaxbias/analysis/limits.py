@@ -17,7 +17,8 @@ from jaxbias.rewards import Normal, UnknownSigma, complete_family
 LONGEST = 2**20  # steps, or whole batches, of a log that is simulated thousands of times: minutes; beyond, hours
 PATHS, FEW_PATHS = 2**14, 2**11  # of mean matching, for standard errors known to 1%; fewer where a step is expensive
 FEWEST_PATHS = 256  # of any simulation: a Monte Carlo error of a sixteenth of the standard error
-WORK = 2**28  # of all paths together: about 10 seconds each time
+WORK = 2**26  # of all paths of mean matching together: about 3 seconds, up to ten times
+INTERVAL_WORK = 2**27  # likewise of intervals, which need their tails, and simulate them one to three times
 MOST_WORK = 2**31  # likewise, beyond which a method is left out: two minutes each time
 LITTLE_WORK = 2**26  # likewise, that a method may take which cannot help: some seconds
 INTEGRALS = 2**14  # log-probabilities in units of a closed form, for which paths are run unasked: a minute; beyond, many minutes
@@ -134,7 +135,7 @@ def matching_paths(history: History, policy: Any, family: Any) -> int:
 
 def interval_paths(history: History, policy: Any, family: Any) -> int:
     """How many paths the intervals are simulated with."""
-    return _within(WORK / path_cost(history, policy, family), FEW_PATHS)
+    return _within(INTERVAL_WORK / path_cost(history, policy, family), FEW_PATHS)
 
 
 def bias_trials(history: History, policy: Any, family: Any) -> int:

@@ -62,7 +62,9 @@ def weights_carry(comparison: Comparison, weights: WeightsCheck) -> bool:
     of the variance: where it has, the Normal interval covers too rarely.
     """
     estimate = comparison.estimates.get(WEIGHTED)
-    if estimate is None or not weights.ratio.agrees or not converged_for_all(estimate, comparison.pulls):
+    if estimate is None or weights.ratio is None or not weights.ratio.agrees:
+        return False
+    if not converged_for_all(estimate, comparison.pulls):
         return False
     pulled = np.asarray(comparison.pulls) > 0
     chosen, share = (np.asarray(estimate.diagnostics[name])[pulled] for name in ("free_pulls", "largest_share"))
@@ -71,7 +73,7 @@ def weights_carry(comparison: Comparison, weights: WeightsCheck) -> bool:
 
 def uses_wrong_weights(recommended: Recommendation, weights: WeightsCheck | None) -> bool:
     """Whether the recommended method uses logged weights with which the pulls do not agree."""
-    return weights is not None and not weights.ratio.agrees and "propensities" in METHODS[recommended.method].takes
+    return weights is not None and not weights.fits_pulls and "propensities" in METHODS[recommended.method].takes
 
 
 def to_evaluate(comparison: Comparison, named: Sequence[str] = ()) -> list[str]:

@@ -15,6 +15,7 @@ class PolicyName(StrEnum):
     BetaThompson = "beta-thompson"
     ExplorationSampling = "exploration-sampling"
     BetaExplorationSampling = "beta-exploration-sampling"
+    GrowthBook = "growthbook"
     PlayTheWinner = "play-the-winner"
     Exp3 = "exp3"
     Uniform = "uniform"

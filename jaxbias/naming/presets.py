@@ -35,6 +35,7 @@ class PresetName(StrEnum):
     """The names of the presets."""
 
     google_content_experiments = "google-content-experiments"
+    growthbook = "growthbook"
     obp_bernoulli_ts = "obp-bernoulli-ts"
     mabwiser_epsilon_greedy = "mabwiser-epsilon-greedy"
     mabwiser_thompson = "mabwiser-thompson"
@@ -57,6 +58,13 @@ PRESETS = {
         "Google Analytics Content Experiments",
         "support.google.com/analytics/answer/2844870 and its appendix, 2013",
         "it updated the weights twice a day: name the batches",
+    ),
+    PresetName.growthbook: Preset(
+        PolicyName.GrowthBook,
+        {"floor": 0.01},
+        "GrowthBook 5.0.1, bandits on a conversion metric",
+        "packages/stats/gbstats/bayesian/bandits.py, August 2026",
+        "it updates the weights daily unless told otherwise: name the batches; up to 4.4 (May 2026) it clipped weights at 0.01",
     ),
     PresetName.obp_bernoulli_ts: Preset(
         PolicyName.BetaThompson,

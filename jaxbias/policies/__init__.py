@@ -11,6 +11,7 @@ from jaxbias.policies.base import (
 )
 from jaxbias.policies.exploration import BetaExplorationSampling, ExplorationSampling
 from jaxbias.policies.greedy import EpsilonGreedy, Greedy, IndexPolicy
+from jaxbias.policies.growthbook import GrowthBook
 from jaxbias.policies.noise import Schedule
 from jaxbias.policies.platforms import Floored, TopTwo, WarmUp
 from jaxbias.policies.play_the_winner import PlayTheWinner
@@ -32,6 +33,7 @@ __all__ = [
     "ExplorationSampling",
     "Floored",
     "Greedy",
+    "GrowthBook",
     "IndexPolicy",
     "LilUCB",
     "PlayTheWinner",

@@ -63,12 +63,17 @@ class WeightsCheck(NamedTuple):
     """What is known about logged weights.
 
     Fields:
-        ratio: against the arms that were pulled.
+        ratio: against the arms that were pulled; None where only the probability of the pulled arm was logged.
         policy: against a declared policy; None where none was declared.
     """
 
-    ratio: SampleRatio
+    ratio: SampleRatio | None
     policy: AgainstPolicy | None
+
+    @property
+    def fits_pulls(self) -> bool:
+        """Whether nothing in the pulls speaks against the weights."""
+        return self.ratio is None or self.ratio.agrees
 
 
 def check_weights(

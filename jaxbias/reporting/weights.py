@@ -38,7 +38,8 @@ def weights_sentences(analysis: Analysis) -> list[str]:
 
 def ratio_sentence(analysis: Analysis) -> str:
     """Whether the pulls agree with the weights."""
-    return "" if analysis.weights is None else describe_ratio(analysis.weights.ratio, analysis.labels)
+    ratio = analysis.weights and analysis.weights.ratio
+    return "" if ratio is None else describe_ratio(ratio, analysis.labels)
 
 
 def describe_ratio(ratio: SampleRatio, labels: Sequence[str]) -> str:
@@ -109,7 +110,7 @@ def _why_not_weighted(analysis: Analysis) -> str:
     estimate = analysis.comparison.estimates.get(WEIGHTED)
     if analysis.recommended.reason is Reason.WEIGHTS_KNOWN or estimate is None or analysis.weights is None:
         return ""
-    if not analysis.weights.ratio.agrees:
+    if not analysis.weights.fits_pulls:
         return f"{WEIGHTED} is not recommended, as the pulls do not agree with the weights."
     pulled = np.asarray(analysis.comparison.pulls) > 0
     chosen, share = (np.asarray(estimate.diagnostics[name]) for name in ("free_pulls", "largest_share"))
@@ -157,7 +158,10 @@ def weights_document(analysis: Analysis) -> dict[str, Any] | None:
     if analysis.weights is None:
         return None
     ratio, policy = analysis.weights
-    return {"ratio": ratio_document(ratio, analysis.labels), "policy": policy and difference_document(policy, analysis.log)}
+    return {
+        "ratio": ratio and ratio_document(ratio, analysis.labels),
+        "policy": policy and difference_document(policy, analysis.log),
+    }
 
 
 def ratio_document(ratio: SampleRatio, labels: Sequence[str]) -> dict[str, Any]:
@@ -175,7 +179,8 @@ def difference_document(found: AgainstPolicy, log: Log) -> dict[str, Any]:
 
 def ratio_table(analysis: Analysis) -> list[dict[str, Any]]:
     """Pulls and what the weights say, arm by arm."""
-    if analysis.weights is None:
+    ratio = analysis.weights and analysis.weights.ratio
+    if ratio is None:
         return []
     return [
         {
@@ -184,7 +189,7 @@ def ratio_table(analysis: Analysis) -> list[dict[str, Any]]:
             "expected": figure(one.expected, one.stderr),
             "errors": in_errors(one.errors) if one.stderr > 0 else "",
         }
-        for arm, one in enumerate(analysis.weights.ratio.arms)
+        for arm, one in enumerate(ratio.arms)
     ]
 
 

@@ -1,6 +1,7 @@
 """A log with weights and no policy: what is recommended, which checks it passes, and what the report says of it."""
 
 import io
+import json
 
 import jax
 import numpy as np
@@ -88,6 +89,20 @@ def test_weights_that_are_not_the_policys(frame, tmp_path):
     assert "explain" in said
     jb.write_report(wrong, tmp_path / "report.html")
     assert '<table id="wrong-weights">' in (tmp_path / "report.html").read_text()
+
+
+def test_probabilities_of_the_pulled_arm_alone_are_compared_with_the_policy(frame):
+    chosen = frame[["p_A", "p_B", "p_C"]].to_numpy()[np.arange(len(frame)), frame["arm"].map({"A": 0, "B": 1, "C": 2})]
+    lone = frame[["arm", "reward"]].assign(propensity=chosen)
+    right = analyse(lone, POLICY)
+    assert right.weights.ratio is None
+    assert right.weights.policy.agrees
+    assert "The logged propensities are those of EpsilonGreedy" in " ".join(sentences(right))
+    wrong = analyse(lone, jb.EpsilonGreedy(epsilon=0.35))
+    assert wrong.weights.policy.wrong == 293  # of 297: where two arms are tied, the one pulled is off by less than 0.01
+    assert "The logged propensities are not those of EpsilonGreedy" in " ".join(sentences(wrong))
+    assert json.loads(to_json(debias_document(wrong)))["weights"]["ratio"] is None
+    assert analyse(lone).weights is None  # nothing to compare them with
 
 
 def test_a_policy_that_does_not_fit_leaves_the_weights(frame):

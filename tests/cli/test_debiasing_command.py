@@ -386,7 +386,7 @@ def test_a_config_is_saved_read_and_overruled(capsys, tmp_path):
     ("text", "message"),
     [
         ("policy = 'nope'", 'policy is "nope"; it must be one of greedy, epsilon-greedy, lil-ucb, ucb1, kl-ucb, thompson, '
-         "beta-thompson, exploration-sampling, beta-exploration-sampling, play-the-winner, exp3, uniform"),
+         "beta-thompson, exploration-sampling, beta-exploration-sampling, growthbook, play-the-winner, exp3, uniform"),
         ("policies = 1", "policies is not a setting; the settings are added, allocation, arms, balls, batch_by, batch_size, "),
         ("tau = true", "tau is true; it must be a number, or 'fit'"),
         ("tau = [1.0]", "tau is [1.0]; it must be a number, or 'fit'"),
