@@ -1,6 +1,7 @@
 """Files that are written completely or not at all."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +28,14 @@ def check_writable(out: Path, argument: str = "out") -> None:
 
 @contextmanager
 def written_whole(out: Path) -> Iterator[Path]:
-    """A temporary path in the same folder; the file written there replaces `out` at the end, unless an error was raised."""
+    """A temporary path beside `out`; the file written there replaces `out` at the end, unless an error was raised.
+
+    The temporary file is in a folder of its own with a random name, which only this user can enter: no other process has the
+    same, and nobody can put a link there.
+    """
     check_writable(out)
     out = out.resolve()  # a link stays, and its target is replaced
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
+    with tempfile.TemporaryDirectory(prefix=".jaxbias-", dir=out.parent, ignore_cleanup_errors=True) as folder:
+        temporary = Path(folder) / out.name
         yield temporary
         temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -21,6 +21,7 @@ from jaxbias.policies import Policy
 from jaxbias.rewards import UNKNOWN_FAMILY, Bernoulli, Family
 
 SCHEMES = ("constant", "two_point")
+FAR = 10  # ranges of the rewards of a log: further out no mean can be believed
 
 
 class WeightedScores(NamedTuple):
@@ -109,10 +110,10 @@ def adaptive_weighting(
 
 
 def _beyond(mean: Float[Array, "*trials arms"], rewards: Float[Array, "*trials steps"]) -> Bool[Array, "*trials arms"]:
-    """Whether a mean is outside the rewards of its log by more than their range; at all, where they are 0 and 1."""
+    """Whether a mean is outside the rewards of its log by ten times their range; at all, where they are 0 and 1."""
     low, high = jnp.min(rewards, axis=-1, keepdims=True), jnp.max(rewards, axis=-1, keepdims=True)
     binary = jnp.all((rewards == 0) | (rewards == 1), axis=-1, keepdims=True)
-    slack = jnp.where(binary, 0, high - low)
+    slack = jnp.where(binary, 0, FAR * (high - low))
     return (mean < low - slack) | (mean > high + slack)
 
 
