@@ -5,6 +5,7 @@ One name means one thing in the whole library, so that one table of checks serve
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
@@ -31,6 +32,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 
     @wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        _check_process()
         given: dict[str, Any] = {**dict(zip(parameters, args, strict=False)), **kwargs}
         for name, value in given.items():
             if name in CHECKS and (value is not None or name not in optional):
@@ -40,6 +42,31 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
         return function(*args, **kwargs)
 
     return checked
+
+
+class _Process:
+    """Whether JAX has been used in this process, and whether it was in the process that this one is a fork of."""
+
+    used = False
+    forked = False
+
+
+def _check_process() -> None:
+    """Refuses a fork: the threads of XLA are not in it, so that a computation would wait for them for ever."""
+    if _Process.forked:
+        raise RuntimeError(
+            "this process is a fork of one that has used JAX, in which JAX hangs; start processes with "
+            "multiprocessing.get_context('spawn'), or fork before the first call of jaxbias"
+        )
+    _Process.used = True
+
+
+def _after_fork() -> None:
+    _Process.forked = _Process.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def check_key(name: str, key: Any) -> None:

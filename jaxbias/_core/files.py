@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jaxbias._core.errors import ArgumentError
 
+OPEN: set[str] = set()  # temporary folders in use, for an end without cleaning up
 PLACE = "a file in an existing folder with write permission"
 
 
@@ -37,5 +38,9 @@ def written_whole(out: Path) -> Iterator[Path]:
     out = out.resolve()  # a link stays, and its target is replaced
     with tempfile.TemporaryDirectory(prefix=".jaxbias-", dir=out.parent, ignore_cleanup_errors=True) as folder:
         temporary = Path(folder) / out.name
-        yield temporary
-        temporary.replace(out)
+        OPEN.add(folder)
+        try:
+            yield temporary
+            temporary.replace(out)
+        finally:
+            OPEN.discard(folder)
