@@ -20,6 +20,7 @@ from jaxbias._core.settings import as_array, as_float, evaluate, is_concrete, sp
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
 ALLOCATIONS = ("independent", "shares")
+MOST_STEPS = 2**23  # of a simulated path: beyond, float32 does not count single steps any more
 FEW_SIZES = 8  # of batches, that a message lists
 NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integrates at each step needs hundreds of times that
 
@@ -366,6 +367,8 @@ def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
     """The most steps an experiment could have had, where a rule could stop it."""
     if num_steps is None:
         return history.num_steps
+    if num_steps > MOST_STEPS:
+        raise ArgumentError("num_steps", num_steps, f"at most {MOST_STEPS}")
     if stop is None or num_steps < history.num_steps:
         allowed = lambda name: f"{history.num_steps}, as in the log, or more, and is only used with {name('stop')}"
         raise ArgumentError("num_steps", num_steps, allowed)

@@ -5,6 +5,7 @@ One name means one thing in the whole library, so that one table of checks serve
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
@@ -26,19 +27,46 @@ SCHEDULED = 1024  # steps at which a schedule is looked at, evenly spread
 
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A function whose arguments are checked for their kind before anything else."""
-    parameters = tuple(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters
+    optional = {name for name, parameter in parameters.items() if parameter.default is None}
 
     @wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        _check_process()
         given: dict[str, Any] = {**dict(zip(parameters, args, strict=False)), **kwargs}
         for name, value in given.items():
-            if name in CHECKS:
+            if name in CHECKS and (value is not None or name not in optional):
                 CHECKS[name](name, value)
         if "policy" in given:
             check_schedules(given["policy"], _steps(given))
         return function(*args, **kwargs)
 
     return checked
+
+
+class _Process:
+    """Whether JAX has been used in this process, and whether it was in the process that this one is a fork of."""
+
+    used = False
+    forked = False
+
+
+def _check_process() -> None:
+    """Refuses a fork: the threads of XLA are not in it, so that a computation would wait for them for ever."""
+    if _Process.forked:
+        raise RuntimeError(
+            "this process is a fork of one that has used JAX, in which JAX hangs; start processes with "
+            "multiprocessing.get_context('spawn'), or fork before the first call of jaxbias"
+        )
+    _Process.used = True
+
+
+def _after_fork() -> None:
+    _Process.forked = _Process.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def check_key(name: str, key: Any) -> None:
@@ -60,18 +88,27 @@ def check_history_kind(name: str, history: Any) -> None:
 def check_level(name: str, level: Any) -> None:
     """Refuses a level that no interval has, or that floating point cannot tell from 0 or 1."""
     number = level.item() if isinstance(level, np.ndarray | np.generic) and level.ndim == 0 else level
-    if isinstance(number, bool) or not isinstance(number, Real) or not 0 < number < 1:
+    if isinstance(number, bool) or not isinstance(number, Real):
         raise ArgumentError(name, level, "a number above 0 and below 1")
+    if not 0 < number < 1:
+        raise ArgumentError(name, level, "above 0 and below 1")
     if not LEVELS[0] <= number <= LEVELS[1]:
         raise ArgumentError(name, level, "from 0.000001 to 0.999999999999")
 
 
 def check_count_kind(name: str, count: Any) -> None:
-    """Refuses what is neither a whole number nor a collection of them; None is for the function to judge."""
-    if isinstance(count, bool) or not (count is None or hasattr(count, "__len__") or isinstance(count, int | np.integer)):
+    """Refuses what is neither a whole number nor, for the function to judge, a collection."""
+    is_number = isinstance(count, int | np.integer) and not isinstance(count, bool)
+    if not is_number and (isinstance(count, str | bytes) or not hasattr(count, "__len__")):
         raise ArgumentError(name, count, "a whole number")
-    if isinstance(count, str | bytes):
-        raise ArgumentError(name, count, "a whole number")
+
+
+def check_family_kind(name: str, family: Any) -> None:
+    """Refuses what is no reward family, such as a class in place of an instance."""
+    if isinstance(family, type) or not all(hasattr(family, method) for method in ("sample", "log_prob")):
+        raise ArgumentError(
+            name, family, "an object with sample(key, mean) and log_prob(reward, mean), such as Normal(sigma=1.0)"
+        )
 
 
 def check_numbers(name: str, values: Any) -> None:
@@ -120,4 +157,4 @@ def _steps(given: dict[str, Any]) -> int | None:
 
 
 CHECKS: dict[str, Callable[[str, Any], None]] = {"key": check_key, "history": check_history_kind, "level": check_level}
-CHECKS |= dict.fromkeys(COUNTS, check_count_kind) | {"mean": check_numbers}
+CHECKS |= dict.fromkeys(COUNTS, check_count_kind) | {"mean": check_numbers, "family": check_family_kind}

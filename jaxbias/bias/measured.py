@@ -123,8 +123,6 @@ def measure_bias(
     >>> bool((found.bias < -10 * found.bias_stderr).all())
     True
     """
-    if num_trials is None:
-        raise ArgumentError("num_trials", None, "a whole number, 1 or more")
     movable = choose in (None, "largest")
     root, problem, _ = prepare_centred(key, policy, family, mean, num_steps, num_trials, stop, movable)
     batching, choose = make_batching(batch_size, allocation, num_steps, delay, stop), check_choose(choose, problem.mean.shape[0])

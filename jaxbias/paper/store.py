@@ -46,5 +46,10 @@ def load(folder: Path, experiment: Experiment, key_words: tuple[int, ...], trial
     kept = load_kept(path_of(folder, experiment), _head(experiment, key_words, trials))
     if kept is None:
         return None
-    figures = {name: Figure(np.asarray(one["value"]), np.asarray(one["stderr"])) for name, one in kept["figures"].items()}
+    try:
+        figures = {
+            name: Figure(*(np.asarray(one[part], float) for part in ("value", "stderr"))) for name, one in kept["figures"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):  # damaged: it is run again
+        return None
     return Result(trials=kept["trials"], figures=figures)

@@ -16,8 +16,26 @@ HEADERS = (["arm", "reward"], ["arm", "reward", "batch"], ["time", "arm", "rewar
 HEADERS += (["arm", "pulls", "successes", "period"], ["arm", "reward", "propensity", "forced", "trial"], ["arm"], [])
 CELLS = ("a", "b", "0", "1", "2", "0.5", "-1", "1e300", "5e-324", "nan", "inf", "", " ", '"', "True", "2024-01-01", "=1+1", "é")
 CELLS += ("1e400", "9" * 400, "0x10", "1_000", "1,5", "\0", "null", "NA", "💥", "1+2j", "-0", ".", "18446744073709551616")
-NUMBERS = ("0", "1", "2", "3", "12", "-1", "0.5", "1e-3", "1e-6", "1e-300", "5e-324", "1e300", "1e308", "1e9", "1e5", "inf", "nan")
-NUMBERS += ("0.95", "0.1", "10", "100", "-0.0", "x", "", "1e400", "4294967295", "4294967296", "99999999999999999999")
+NUMBERS = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "12",
+    "-1",
+    "0.5",
+    "1e-3",
+    "1e-6",
+    "1e-300",
+    "5e-324",
+    "1e300",
+    "1e308",
+    "1e9",
+    "1e5",
+    "inf",
+    "nan",
+)
+NUMBERS += ("nan", "0.95", "0.1", "10", "100", "-0.0", "x", "", "1e400", "4294967295", "4294967296", "99999999999999999999")
 WORDS = ("", "a", "b", "arm", "reward", "x" * 300, "é", "\n", "fit", "estimate", "0")
 CHOICES: dict[str, Any] = dict(policy=PolicyName, family=FamilyName, allocation=Allocation, opening=Opening, ties=Ties)
 CHOICES |= dict(batch_by=BatchBy, preset=PresetName)
