@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.history import History
 
@@ -220,18 +221,8 @@ class Evaluation:
         ]
         return pandas.DataFrame(rows)
 
-    def __str__(self) -> str:
-        """The table, with Monte Carlo standard errors in brackets."""
-        header = ["", "bias", "root mean square bias", "MSE", "coverage", "width", *(f"error, {third} pulls" for third in THIRDS)]
-        rows = [header, *([method, *_cells(figures)] for method, figures in self.methods.items())]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        notes = [
-            f"Averages over arms, of {self.num_trials} logs; intervals of {100 * self.level:g}%. "
-            "The error by pulls is the root mean squared error over that of the sample mean."
-        ]
-        notes += [f"{method} does not apply: {reason}" for method, reason in self.reasons.items()]
-        return "\n".join([*lines, "", *notes])
+    __str__ = as_text
+    _repr_html_ = as_html
 
 
 def _columns_by_pulls(figures: MethodFigures) -> dict[str, float]:
@@ -242,10 +233,3 @@ def _columns_by_pulls(figures: MethodFigures) -> dict[str, float]:
         for place, third in enumerate(THIRDS)
         for end in ("", "_stderr")
     }
-
-
-def _cells(figures: MethodFigures) -> list[str]:
-    names = ("average_bias", "rms_bias", "average_mse", "average_coverage", "average_width")
-    averages = [f"{getattr(figures, name):.4f} ({getattr(figures, f'{name}_stderr'):.4f})" for name in names]
-    by_pulls = zip(figures.relative_rmse_by_pulls, figures.relative_rmse_by_pulls_stderr, strict=True)
-    return averages + [f"{100 * value:.0f}% ({100 * stderr:.0f})" for value, stderr in by_pulls]
