@@ -14,6 +14,7 @@ import numpy as np
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.figure import Figure
 
 import jaxbias as jb
 
@@ -102,7 +103,7 @@ def draw_why_biased(num_trials: int = 60, num_steps: int = 40) -> None:
     plt.close(figure)
 
 
-def save(figure: plt.Figure, name: str) -> None:
+def save(figure: Figure, name: str) -> None:
     figure.savefig(FOLDER / name, metadata={"Date": None})
     plt.close(figure)
 
