@@ -68,6 +68,11 @@ def pages() -> list[Path]:
     return [path for path in written if find_blocks(path.read_text())]
 
 
+def has_output(path: Path) -> bool:
+    """Whether a page shows what a block prints."""
+    return any(block.output is not None for block in find_blocks(path.read_text()))
+
+
 def commands_in(code: str) -> list[list[str]]:
     """The words of each command of jaxbias in a block of a shell, without comments."""
     lines = [re.sub(r"^.*&& (?=jaxbias)", "", line) for line in code.replace("\\\n", " ").splitlines()]
@@ -75,14 +80,14 @@ def commands_in(code: str) -> list[list[str]]:
     return [line[1:] for line in words if line and line[0] == "jaxbias"]
 
 
-def run_page(path: Path) -> list[str]:
-    """What each block prints. A failure is an AssertionError or whatever the block raises."""
+def run_page(path: Path, shown_only: bool) -> list[str]:
+    """What each block prints, or only commands whose output is shown. A failure is an AssertionError or what the block raises."""
     printed, names = [], {"__name__": "__main__"}
     for block in find_blocks(path.read_text()):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             if block.language == "python":
                 exec(compile(block.code, f"{path.name}: {block.code.splitlines()[0]}", "exec"), names)
-            else:
+            elif block.output is not None or not shown_only:
                 run_commands(block)
         printed.append(out.getvalue())
     return printed
@@ -138,7 +143,7 @@ def main() -> None:
     parser.add_argument("pages", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true", help="write nothing, and evaluate the methods of debias on few logs")
     arguments = parser.parse_args()
-    wanted = [path.resolve() for path in arguments.pages] or pages()
+    wanted = [path.resolve() for path in arguments.pages] or [path for path in pages() if arguments.check or has_output(path)]
     os.environ.update(COLUMNS=WIDTH, MPLBACKEND="agg", TERM="dumb", NO_COLOR="1")
     sys.path.insert(0, str(ROOT))
     in_a_folder()
@@ -147,7 +152,7 @@ def main() -> None:
 
         limits.EVALUATED_LOGS = (1, 0)  # the evaluation compiles every method again; its own tests run it
     for path in wanted:
-        printed = run_page(path)
+        printed = run_page(path, shown_only=not arguments.check)
         if not arguments.check:
             write_outputs(path, printed)
         print(f"{path.relative_to(ROOT)}: {len(printed)} blocks", flush=True)

@@ -38,8 +38,8 @@ def options_tables(command: Any) -> str:
             "Arguments" if parameter.param_type_name == "argument" else "Options"
         )
         groups.setdefault(title, []).append(option_row(parameter))
-    groups.setdefault("Options", []).append("| `-h`, `--help` | | Show the help text and exit. |")
-    head = ["| option | value | meaning |", "|---|---|---|"]
+    groups.setdefault("Options", []).append("| `-h`, `--help` | Show the help text and exit. |")
+    head = ["| option | meaning |", "|---|---|"]
     return "\n\n".join("\n".join([f"**{title}**\n", *head, *rows]) for title, rows in groups.items()) + "\n"
 
 
@@ -53,19 +53,19 @@ def option_row(parameter: Any) -> str:
     default = parameter.default
     if getattr(parameter, "show_default", False) and isinstance(default, int | float | str) and not isinstance(default, bool):
         text += f" Default: {default}."
-    return f"| {names} | {value_of(parameter)} | {text} |"
+    return f"| {names} | {text}{value_of(parameter)} |"
 
 
 def value_of(parameter: Any) -> str:
     """The words that may be given, or the kind of value; nothing for a flag."""
-    if getattr(parameter, "is_flag", False):
+    if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
         return ""
     kind = annotation_of(parameter)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return ", ".join(f"`{member.value}`" for member in kind) + repeated(parameter)
+        return "<br>*One of* " + ", ".join(f"`{member.value}`" for member in kind) + repeated(parameter)
     word = parameter.metavar or {int: "whole number", float: "number", Path: "file"}.get(kind, "text")
     limits = [f", at least {parameter.min:g}"] if getattr(parameter, "min", None) is not None else []
-    return word.replace("|", " or ").strip("[]") + "".join(limits) + repeated(parameter)
+    return "<br>*Value:* " + word.replace("|", " or ").strip("[]") + "".join(limits) + repeated(parameter)
 
 
 def annotation_of(parameter: Any) -> Any:

@@ -43,3 +43,15 @@ def notebook_files(path: Path) -> dict[str, str | bytes]:
     title, _, rest = body.partition("\n")
     note = "" if executed.exists() else UNDECORATED
     return {f"{path.stem}.md": f"{title}\n{note}\n{rest}", **pictures}
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """The theme would fetch a script from the network so that the search works in pages opened from a folder: ours is local."""
+    del config
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{'../' * page.url.count('/')}javascripts/search-worker.js")
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """The same for the page of an address that does not exist."""
+    del template_name, config
+    return output_content.replace("https://unpkg.com/iframe-worker/shim", "javascripts/search-worker.js")

@@ -25,9 +25,9 @@ def make_signups() -> pd.DataFrame:
     policy, family = jb.BetaThompson(), jb.Bernoulli()
     history = jb.simulate(jax.random.key(5), policy, family, true_rates, num_steps=days * daily, batch_size=daily)
     rows = pd.DataFrame({"variant": np.array(["A", "B", "C"])[np.asarray(history.arms)], "signups": np.asarray(history.rewards)})
-    rows["day"] = np.repeat([FIRST_DAY + datetime.timedelta(days=day) for day in range(days)], daily)
+    rows["day"] = [FIRST_DAY + datetime.timedelta(days=row // daily) for row in range(days * daily)]
     counts = rows.groupby(["day", "variant"])["signups"].agg(visitors="size", signups="sum").reset_index()
-    return counts.astype({"signups": int})[["day", "variant", "visitors", "signups"]]
+    return pd.DataFrame(counts.astype({"signups": int})[["day", "variant", "visitors", "signups"]])
 
 
 def make_orders() -> pd.DataFrame:

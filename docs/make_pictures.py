@@ -14,6 +14,7 @@ import numpy as np
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.figure import Figure
 
 import jaxbias as jb
 
@@ -37,7 +38,7 @@ def draw_before_after(num_trials: int = 1000) -> None:
     found = jb.evaluate(
         jax.random.key(0), jb.LilUCB(tau=0.2), jb.Normal(), [1.0, 0.75, 0.5], num_steps=60, methods=methods, num_trials=num_trials
     )
-    figure, axes = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
+    figure, axes = plt.subplots(figsize=(5.6, 3.1), layout="constrained")
     places = np.arange(3)[::-1]
     for method, colour, label, shift in zip(methods, (ORANGE, BLUE), ("plain averages", "corrected"), (0.13, -0.13), strict=True):
         figures = found.methods[method]
@@ -48,7 +49,7 @@ def draw_before_after(num_trials: int = 1000) -> None:
     axes.axvline(0, color=GRAY, linewidth=1)
     axes.annotate("the truth", (0, 2.45), (4, 0), textcoords="offset points", color=GRAY, size=9)
     axes.set(yticks=places, yticklabels=[f"arm {name}\n(mean {mean:g})" for name, mean in zip("ABC", found.mean, strict=True)])
-    axes.set(ylim=(-0.5, 2.7), xlabel=f"average error of the arm's mean, over {num_trials:,} simulated experiments")
+    axes.set(ylim=(-0.5, 2.7), xlabel=f"average error of the arm's mean\nover {num_trials:,} simulated experiments")
     axes.legend(loc="lower left", frameon=False, bbox_to_anchor=(0, 1), ncols=2)
     save(figure, "before-after.svg")
 
@@ -102,7 +103,7 @@ def draw_why_biased(num_trials: int = 60, num_steps: int = 40) -> None:
     plt.close(figure)
 
 
-def save(figure: plt.Figure, name: str) -> None:
+def save(figure: Figure, name: str) -> None:
     figure.savefig(FOLDER / name, metadata={"Date": None})
     plt.close(figure)
 

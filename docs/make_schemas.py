@@ -106,7 +106,10 @@ def keys_of(schema: dict[str, Any], place: str = "") -> dict[str, dict[str, Any]
 def meaning_of(meanings: dict[str, Any], command: str, path: str) -> str | None:
     """Of the path, or of the last part of it where that means the same everywhere."""
     last = path.rpartition(".")[2]
-    return meanings.get(command, {}).get(path) or meanings["everywhere"].get(last)
+    if last.endswith("_stderr"):
+        return f"Monte Carlo standard error of `{last.removesuffix('_stderr')}`"
+    inside = last if path.startswith(("presets.settings.", "verdicts.")) else None  # named by what they are
+    return meanings.get(command, {}).get(path) or meanings["everywhere"].get(last) or inside
 
 
 def page(schemas: dict[str, Any], meanings: dict[str, Any]) -> str:

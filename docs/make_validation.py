@@ -25,13 +25,19 @@ FOLDER = Path(__file__).parent / "validation"
 FIGURES = FOLDER / "figures.json"
 FIVE = (1.0, 0.75, 0.5, 0.38, 0.25)
 THREE = (1.0, 0.75, 0.5)
-NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 1000, Cost.WEIGHTED_PATHS: 200}
-OWN_TRIALS = {"unbiased": 100}  # its Markov chains take seconds for each log
-NOT_MEASURED = {  # minutes for each log, or more
-    ("thompson", "conditional_posterior"): "not measured: it takes minutes",
-    ("batches", "conditional_posterior"): "not measured: it takes minutes",
+NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 500, Cost.WEIGHTED_PATHS: 200}
+OWN_TRIALS = {"unbiased": 40}  # its Markov chains take seconds for each log
+NOT_MEASURED = {  # minutes for each figure, or more
+    **{(cell, "unbiased"): "not measured: it takes minutes" for cell in ("thompson", "clicks", "batches", "wrong")},
+    **{(cell, "conditional_posterior"): "not measured: it takes minutes" for cell in ("thompson", "batches", "wrong")},
 }
-SHOWN = ("average_bias", "rms_bias", "relative_rmse", "average_coverage", "average_width")
+SHOWN = {  # figures, the factor they are shown with, and their decimals
+    "average_bias": (1, 3),
+    "rms_bias": (1, 3),
+    "relative_rmse": (100, 0),
+    "average_coverage": (100, 1),
+    "average_width": (1, 3),
+}
 
 
 class Cell(NamedTuple):
@@ -172,14 +178,7 @@ def row(cell: Cell, found: dict[str, Any] | None) -> str:
         return ""
     if "reason" in found:
         return f"| {cell.title} | | {found['reason'].replace('|', '/')} | | | | |\n"
-    percent = [100 * value for value in found["relative_rmse"]], [100 * value for value in found["average_coverage"]]
-    cells = [
-        with_error(*found["average_bias"], 3),
-        with_error(*found["rms_bias"], 3),
-        with_error(*percent[0], 0),
-        with_error(*percent[1], 1),
-        with_error(*found["average_width"], 3),
-    ]
+    cells = [with_error(scale * found[name][0], scale * found[name][1], places) for name, (scale, places) in SHOWN.items()]
     logs = f"{found['trials']:,}" + ("" if found["usable"] > 0.995 else f" ({100 * found['usable']:.0f}% usable)")
     return f"| {cell.title} | {logs} | " + " | ".join(cells) + " |\n"
 
