@@ -23,6 +23,7 @@ from .estimators.contrasts import contrasts as contrasts
 from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status
+from .estimators.guarded_shrinkage import guarded_shrinkage as guarded_shrinkage
 from .estimators.inversion import test_inversion as test_inversion
 from .estimators.mean_matching import mean_matching as mean_matching
 from .estimators.sample_mean import sample_mean as sample_mean
@@ -43,7 +44,6 @@ from .policies import Exp3 as Exp3
 from .policies import Floored as Floored
 from .policies import Greedy as Greedy
 from .policies import LilUCB as LilUCB
-from .policies import PlayTheWinner as PlayTheWinner
 from .policies import Thompson as Thompson
 from .policies import TopTwo as TopTwo
 from .policies import Transformed as Transformed

@@ -13,12 +13,14 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, check_arrivals, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
+from jaxbias._core.kinds import check_kinds, check_marks
 from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias._core.precision import check_carried, sum_by_arm
 from jaxbias._core.settings import as_array, as_float, evaluate, is_concrete, split_shared
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
 ALLOCATIONS = ("independent", "shares")
+MOST_STEPS = 2**23  # of a simulated path: beyond, float32 does not count single steps any more
 FEW_SIZES = 8  # of batches, that a message lists
 NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integrates at each step needs hundreds of times that
 
@@ -299,6 +301,7 @@ def check_history(history: History, two_rewards: bool = False) -> History:
 
     With `two_rewards`, the policy may have learned from another figure than the rewards.
     """
+    check_kinds(history)
     arms, rewards = evaluate(as_array, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
@@ -307,11 +310,12 @@ def check_history(history: History, two_rewards: bool = False) -> History:
         allowed = f"whole numbers from 0 to {history.num_arms - 1}"
         raise ArgumentError("history.arms", arms, allowed, problem=f"is of {arms.dtype}")
     if is_concrete((arms, rewards)):
-        numbers = np.asarray(arms)
+        numbers = np.asarray(history.arms)  # as they were given: JAX cuts 2^32 to 0
         outside = (numbers < 0) | (numbers >= history.num_arms)
-        refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
+        refuse_first("history.arms", outside, numbers, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
         check_carried(numbers, history.rewards, rewards, history.num_arms)
+    check_marks(history, arms.shape)
     policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
     sizes, seen_at = check_arrivals(history.seen_at, history.batch_sizes, history.allocation, arms.shape[-1])
@@ -364,6 +368,8 @@ def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
     """The most steps an experiment could have had, where a rule could stop it."""
     if num_steps is None:
         return history.num_steps
+    if num_steps > MOST_STEPS:
+        raise ArgumentError("num_steps", num_steps, f"at most {MOST_STEPS}")
     if stop is None or num_steps < history.num_steps:
         allowed = lambda name: f"{history.num_steps}, as in the log, or more, and is only used with {name('stop')}"
         raise ArgumentError("num_steps", num_steps, allowed)

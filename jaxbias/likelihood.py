@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.arrivals import Arrivals
 from jaxbias._core.derivatives import held
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.lengths import pad_axis
@@ -36,6 +37,7 @@ ROUNDING = 2.0
 Seen = Arrivals | None  # which rewards each choice had seen, where that is not all before it
 
 
+@public
 def log_density(history: History, policy: Policy, family: Family, mean: ArrayLike) -> Float[Array, "*trials"]:
     """The log-density of the rewards given the arms (Theorem 2), without its normaliser, which does not depend on the rewards.
 
@@ -97,9 +99,16 @@ def trial_log_density(
     rewards: Float[Array, " steps"],
     forced: Bool[Array, " steps"],
     seen: Seen = None,
+    before: ArmStatistics | None = None,
 ) -> Float[Array, ""]:
-    """The log-density of one trial's rewards given its arms, without the normaliser; differentiable in rewards and means."""
-    selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0], seen)
+    """The log-density of one trial's rewards given its arms, without the normaliser; differentiable in rewards and means.
+
+    A policy of pulls and sums needs not sum the rewards where those `before` each step are known.
+    """
+    if before is None:
+        selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0], seen)
+    else:
+        selection = _of_chosen(over_steps(policy.log_probs, before), arms, forced)
     return reward_log_prob(family, mean, arms, rewards) + jnp.sum(selection)
 
 
@@ -129,9 +138,11 @@ def selection_log_probs(
     seen: Seen = None,
 ) -> Float[Array, " steps"]:
     """The log-probability with which each arm was chosen; 0 where it was forced."""
-    log_probs = choice_log_probs(policy, arms, rewards, num_arms, seen)
-    chosen = jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
-    return jnp.where(forced, 0, chosen)
+    return _of_chosen(choice_log_probs(policy, arms, rewards, num_arms, seen), arms, forced)
+
+
+def _of_chosen(log_probs: Float[Array, "steps arms"], arms: Int[Array, " steps"], forced: Bool[Array, " steps"]) -> Array:
+    return jnp.where(forced, 0, jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0])
 
 
 def choice_log_probs(

@@ -5,12 +5,17 @@ JAXBIAS_CACHE=off turns the cache off. If JAX's own JAX_COMPILATION_CACHE_DIR is
 """
 
 import os
+import re
 import stat
+import warnings
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 OFF = "off"
+DAMAGED = re.compile("Error (reading|writing) persistent compilation cache entry")  # of a damaged entry, and on a full disk
 
 
 def cache_directory() -> Path | None:
@@ -18,7 +23,13 @@ def cache_directory() -> Path | None:
     asked = os.environ.get("JAXBIAS_CACHE", "")
     if asked == OFF:
         return None
-    return Path(asked) if asked else platformdirs.user_cache_path("jaxbias", appauthor=False)
+    if asked:
+        return Path(asked)
+    try:
+        directory = platformdirs.user_cache_path("jaxbias", appauthor=False)
+    except (RuntimeError, KeyError, OSError):  # a user without a home directory
+        return None
+    return directory if directory.is_absolute() else None
 
 
 def is_private(directory: Path) -> bool:
@@ -43,6 +54,8 @@ def use_cache(directory: str | Path | None = None) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         private = is_private(directory)
+        if private and directory.stat().st_mode & 0o077:
+            directory.chmod(0o700)
     except OSError:
         return
     if private and os.access(directory, os.W_OK):
@@ -54,3 +67,26 @@ def use_cache(directory: str | Path | None = None) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # most programs are small, and there are many
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
         PROGRAMS.keep_in(directory)
+        _replace_damaged(directory)
+
+
+def _replace_damaged(directory: Path) -> None:
+    """Has damaged entries of JAX's own cache removed, of which JAX only warns: it never writes an entry that exists again."""
+    show = warnings.showwarning
+
+    def show_others(message: Any, *where: Any, **more: Any) -> None:
+        if DAMAGED.match(str(message)):
+            _remove_entries(directory)
+        else:
+            show(message, *where, **more)
+
+    if not getattr(show, "is_ours", False):
+        show_others.is_ours = True  # pyright: ignore  (so that it is put there once)
+        warnings.showwarning = show_others
+    warnings.filterwarnings("always", message=DAMAGED.pattern)
+
+
+def _remove_entries(directory: Path) -> None:
+    for path in directory.glob("*-cache"):
+        with suppress(OSError):
+            path.unlink()

@@ -28,6 +28,7 @@ class Allowed(NamedTuple):
     test: Callable[[np.ndarray], Any]
 
 
+CARRIED = {"float32": 2.0**40, "float64": 2.0**250}  # the largest setting: squares, and ratios of squares, stay finite
 FINITE = Allowed("finite", np.isfinite)
 POSITIVE = Allowed("positive and finite", lambda value: (value > 0) & np.isfinite(value))
 NON_NEGATIVE = Allowed("0 or more, and finite", lambda value: (value >= 0) & np.isfinite(value))
@@ -143,6 +144,18 @@ def check_settings(subject: Any, name: str, num_arms: int | None = None) -> None
             raise ArgumentError(f"{name}.{field.name}", value, per_arm, problem=f"has shape {shape}")
         if is_concrete(value) and not _is_allowed(allowed, value):
             raise ArgumentError(f"{name}.{field.name}", value, allowed.description)
+        if is_concrete(value):
+            _check_size(f"{name}.{field.name}", value, allowed)
+
+
+def _check_size(name: str, value: Any, allowed: Allowed) -> None:
+    """Refuses numbers whose squares and ratios the default float cannot hold; one that may have either sign may be tiny."""
+    dtype, size = jnp.result_type(float).name, np.abs(np.asarray(value)) if np.asarray(value).dtype.kind in "iuf" else np.zeros(1)
+    largest = CARRIED[dtype]
+    tiny = (size > 0) & (size < 1 / largest) & (allowed is not FINITE)
+    if np.any(tiny | (size > largest)):
+        wide = "; float64 (jax_enable_x64) carries more" if dtype == "float32" else ""
+        raise ArgumentError(name, value, f"0, or from {1 / largest:.0e} to {largest:.0e} in size, in {dtype}{wide}")
 
 
 def _is_allowed(allowed: Allowed, value: Any) -> bool:

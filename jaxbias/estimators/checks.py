@@ -8,24 +8,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxbias._core import door
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.history import History, check_history
 from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Bernoulli, Family, Normal, UnknownSigma, at_arm, check_family
 
-INSIDE = 0.5  # a mean that every family allows
+INSIDE = 0.5  # a mean that every built-in family allows
 
 
 def check_level(level: float) -> None:
     """Refuses a level that no interval has."""
-    if not 0 < level < 1:
-        raise ArgumentError("level", level, "above 0 and below 1")
+    door.check_level("level", level)
 
 
 def check_family_of(history: History, family: Family | None) -> BaseFamily:
     """The family, completed; where it is not known, one of which nothing is known."""
-    return UNKNOWN_FAMILY if family is None else check_family(family, np.full(history.num_arms, INSIDE))
+    return UNKNOWN_FAMILY if family is None else check_family(family, np.full(history.num_arms, mean_inside(family)))
+
+
+def mean_inside(family: Any) -> float:
+    """A mean that the family allows: 0.5, or where its range does not hold that, one inside of it."""
+    low, high = getattr(family, "mean_range", BaseFamily.mean_range)
+    if low < INSIDE < high:
+        return INSIDE
+    if np.isfinite(low) and np.isfinite(high):
+        return (low + high) / 2
+    return low + 1 if np.isfinite(low) else high - 1
 
 
 def check_log(history: History, family: Family | None, level: float, two_rewards: bool = False) -> tuple[History, BaseFamily]:
@@ -98,6 +108,6 @@ def check_held_out(history: History, family: BaseFamily) -> None:
 @partial(compiled, pads=("history",))
 def _reward_log_probs(family: Any, history: History) -> Array:
     def one(arm: Array, reward: Array) -> Array:
-        return at_arm(family, arm, history.num_arms).log_prob(reward, jnp.full_like(reward, INSIDE))
+        return at_arm(family, arm, history.num_arms).log_prob(reward, jnp.full_like(reward, mean_inside(family)))
 
     return jnp.vectorize(one)(history.arms, history.rewards)

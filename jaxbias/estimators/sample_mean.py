@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
@@ -15,6 +16,7 @@ from jaxbias.history import History, count
 from jaxbias.rewards import BaseFamily, Family
 
 
+@public
 def sample_mean(history: History, family: Family | None = None, *, level: float = 0.95) -> Estimate:
     """Each arm's average reward, and the interval that would be right had the arms been fixed in advance.
 

@@ -93,6 +93,16 @@ class BasePolicy:
         """Draws the next arm; a policy with a faster way to draw the same distribution overrides this."""
         return jax.random.categorical(key, self.log_probs(state))
 
+    def log_prob(self, state: Any, arm: Int[Array, ""]) -> Float[Array, ""]:
+        """The log-probability of one arm; a policy that has it sooner than all of them overrides this."""
+        return self.log_probs(state)[arm]
+
+    def choice_quadratic(self, state: Any, arm: Int[Array, ""]) -> tuple[Array, Array, Array] | None:
+        """The log-probability of one arm, its slope in the summed rewards, and minus its second derivative, where the policy has
+        a faster way than automatic differentiation; None where it has not."""
+        del state, arm
+        return None
+
     @property
     def has_sampler(self) -> bool:
         """Whether `sample` is the policy's own."""
@@ -167,7 +177,7 @@ class BasePolicy:
 
     @property
     def has_own_draw(self) -> bool:
-        """Whether it has `log_prob_given_own_draw`."""
+        """Whether it has `log_prob_given_own_draw`, and `posterior`: location and scale of each arm's draw."""
         return False
 
     def log_prob_given_own_draw(self, state: Any, arm: Int[Array, ""], standard: Float[Array, ""]) -> Float[Array, ""]:

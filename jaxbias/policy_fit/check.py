@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.lengths import pad_axis, padded_length
@@ -99,6 +100,7 @@ class PolicyFit(NamedTuple):
         return self.verdict in (Verdict.FITS, Verdict.NOTHING_TO_CHECK)
 
 
+@public
 def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     """Replays the policy over one log and says whether its choices can be the policy's.
 

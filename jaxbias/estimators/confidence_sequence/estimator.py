@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import POSITIVE, is_concrete
@@ -37,6 +38,7 @@ TIGHTEST_AT = 50  # pulls, by default: where an experiment with Normal rewards i
 TIGHTEST_AT_COUNTS = 200  # likewise for rates and counts, which need more of them
 
 
+@public
 def confidence_sequence(
     history: History,
     family: Family | None,

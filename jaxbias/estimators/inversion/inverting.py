@@ -51,7 +51,7 @@ def invert_tests(
     log: History,
     design: Design,
     contrasts: Any,
-    chance: Float[Array, ""],
+    chance: Float[Array, ""] | None,
     null: Float[Array, ""] | None,
     num_paths: int,
     max_rounds: int,
@@ -96,8 +96,13 @@ def invert_tests(
     return found._replace(rounds=rounds)
 
 
-def invert_contrast(contrast: Contrast, chance: Array, null: Array | None, number: Array) -> InvertedTests:
-    """One contrast: its ends and its median, and the tails at the value that is tested."""
+def invert_contrast(contrast: Contrast, chance: Array | None, null: Array | None, number: Array) -> InvertedTests:
+    """One contrast: its ends and its median, and the tails at the value that is tested; without a chance these alone."""
+    if chance is None:
+        assert null is not None
+        nothing = jnp.full_like(null, jnp.nan)
+        ends: Any = dict(median=nothing, lower=nothing, upper=nothing, error=jnp.full((2,), jnp.nan, nothing.dtype))
+        return InvertedTests(**ends, null_tails=null_tails(contrast, null), ratio=None, rounds=number)
     (lower, upper, median), there = ends_of(contrast, chance)
     errors = there.error_above[0] / chance, there.error_below[1] / chance
     inside = (lower > contrast.low), (upper < contrast.high)  # an end of the range needs no paths to be known

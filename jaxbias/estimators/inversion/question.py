@@ -113,17 +113,17 @@ def invert(
     key: PRNGKeyArray,
     question: Question,
     weighted: Weighted,
-    chance: float,
+    chance: float | None,
     null: float | None,
     max_rounds: int,
     ratios: bool = False,
 ) -> InvertedTests:
-    """The tests of every log inverted: their ends have this chance beyond them."""
+    """The tests of every log inverted: their ends have this chance beyond them; None for the tails at `null` alone."""
     logs, dtype = question.history, question.history.rewards.dtype
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
     sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.program_steps, ratios=ratios)
-    numbers = np.asarray(chance, dtype), None if null is None else np.asarray(null, dtype)
+    numbers = [None if number is None else np.asarray(number, dtype) for number in (chance, null)]
     return chunks.collect(_run(*given, keys, logs, weighted, *numbers, question.stop, chunks=chunks, **sizes))
 
 

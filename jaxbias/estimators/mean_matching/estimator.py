@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
 from jaxbias._core.derivatives import held, refuse_derivative
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
@@ -46,6 +47,7 @@ class Options(NamedTuple):
     num_steps: int
 
 
+@public
 def mean_matching(
     key: PRNGKeyArray,
     history: History,

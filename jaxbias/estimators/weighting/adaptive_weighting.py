@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -20,6 +21,7 @@ from jaxbias.policies import Policy
 from jaxbias.rewards import UNKNOWN_FAMILY, Bernoulli, Family
 
 SCHEMES = ("constant", "two_point")
+FAR = 10  # ranges of the rewards of a log: further out no mean can be believed
 
 
 class WeightedScores(NamedTuple):
@@ -34,6 +36,7 @@ class WeightedScores(NamedTuple):
     smallest_probability: Float[Array, "*trials arms"]
 
 
+@public
 def adaptive_weighting(
     history: History,
     policy: Policy | None = None,
@@ -74,7 +77,7 @@ def adaptive_weighting(
 
     Returns:
         An `Estimate`; an arm that was chosen fewer than two times is not `converged`, nor one whose mean is outside the range of
-        the family or, without one, beyond all rewards of the log. Diagnostics by arm: `pulls`,
+        the family or, without one, far beyond the rewards of the log. Diagnostics by arm: `pulls`,
         `free_pulls`, those not forced, `effective_sample_size`, (sum of h)^2 / sum of h^2, `largest_share`, of one step in the
         variance, and `smallest_probability`.
 
@@ -106,18 +109,21 @@ def _estimate(log: Replayed, family: Any, floor_decay: Any, scheme: str, level: 
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
-    if not has_family:  # no family, no range: a mean beyond every reward of the log is one weight's doing
+    if not has_family:  # no range is known: far beyond the rewards of the log, a mean is one weight's doing
         status = jnp.where(_beyond(found.mean, log.history), jnp.int32(Status.OUT_OF_RANGE), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
     return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), family)
 
 
 def _beyond(mean: Float[Array, "*trials arms"], history: History) -> Bool[Array, "*trials arms"]:
-    """Whether a mean is below all rewards of its log, or above all."""
+    """Whether a mean is outside the rewards of its log by ten times their range; at all, where they are 0 and 1."""
     rewards, beyond = history.rewards, history.beyond_end
     if beyond is not None:
         rewards = jnp.where(beyond, rewards[..., :1], rewards)
-    return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
+    low, high = jnp.min(rewards, axis=-1, keepdims=True), jnp.max(rewards, axis=-1, keepdims=True)
+    binary = jnp.all((rewards == 0) | (rewards == 1), axis=-1, keepdims=True)
+    slack = jnp.where(binary, 0, FAR * (high - low))
+    return (mean < low - slack) | (mean > high + slack)
 
 
 def _weigh(log: Replayed, floor_decay: Any, scheme: str) -> WeightedScores:

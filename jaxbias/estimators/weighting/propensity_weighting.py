@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import as_array, evaluate, is_concrete
 from jaxbias.estimators.checks import check_log
@@ -33,6 +34,7 @@ class WeightedRewards(NamedTuple):
     largest_weight: Float[Array, "*trials arms"]
 
 
+@public
 def propensity_weighting(
     history: History,
     policy: Policy | None = None,
