@@ -18,7 +18,8 @@ import pytest
 from typer.main import get_command
 
 import jaxbias as jb
-from jaxbias.cli import cache, main
+from jaxbias._core import cache
+from jaxbias.cli import main
 from jaxbias.cli.app import app
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import _policy_options, _stop_options
@@ -452,7 +453,7 @@ def test_examples_are_listed(capsys):
     assert (code, err) == (0, "")
     assert "ecmo: The Michigan ECMO trial" in out.splitlines()
     assert "    Run: jaxbias debias --example simulated" in out.splitlines()
-    assert [example["name"] for example in run_examples(capsys)] == ["ecmo", "simulated"]
+    assert [example["name"] for example in run_examples(capsys)] == ["ecmo", "signups", "simulated"]
 
 
 def run_examples(capsys):
