@@ -29,7 +29,8 @@ class Compilations:
         self.count: collections.Counter[str] = collections.Counter()
         jax.monitoring.register_event_duration_secs_listener(self._add)
 
-    def _add(self, event: str, _: float, **more: Any) -> None:
+    def _add(self, event: str, duration_secs: float, **more: Any) -> None:
+        del duration_secs
         if event.endswith("backend_compile_duration"):
             self.count[str(more.get("fun_name"))] += 1
 

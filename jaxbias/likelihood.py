@@ -318,7 +318,7 @@ def forgive_rounding(policy: BasePolicy, history: History, log_probs: ArrayLike)
 
 @partial(compiled, pads=("replayed",))
 def _forgiven(policy: BasePolicy, replayed: Replayed) -> Array:
-    history, log_probs = replayed
+    history, log_probs = replayed.history, jnp.asarray(replayed.values)
     return allow_rounding(policy, history.arms, history.learned_from, log_probs, history.seen_steps, jnp.float32, history.lengths)
 
 

@@ -90,6 +90,7 @@ def check_level(name: str, level: Any) -> None:
     number = level.item() if isinstance(level, np.ndarray | np.generic) and level.ndim == 0 else level
     if isinstance(number, bool) or not isinstance(number, Real):
         raise ArgumentError(name, level, "a number above 0 and below 1")
+    number = float(number)
     if not 0 < number < 1:
         raise ArgumentError(name, level, "above 0 and below 1")
     if not LEVELS[0] <= number <= LEVELS[1]:

@@ -26,7 +26,7 @@ def padded_length(length: int) -> int:
     return max(math.ceil(SHORTEST * RATIO**power / LANES) * LANES, length)
 
 
-def pad_axis(values: Any, length: int, fill: object, axis: int = -1) -> np.ndarray:
+def pad_axis(values: Any, length: int, fill: Any, axis: int = -1) -> np.ndarray:
     """The values with so many of them along one axis, the new ones with the value `fill`."""
     values = np.asarray(values)
     widths = [(0, 0)] * values.ndim

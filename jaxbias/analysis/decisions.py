@@ -1,5 +1,6 @@
 """From estimates to decisions: every arm against the control, the arms that may be the best, and what the policy earned."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -127,7 +128,8 @@ def _sequence(history: History, family: Any, control: int, level: float) -> Cont
     )
 
 
-_normal_wins, _beta_wins = compiled(normal_win_log_probs), compiled(beta_win_log_probs)
+_wins: tuple[Callable[..., Any], Callable[..., Any]] = compiled(normal_win_log_probs), compiled(beta_win_log_probs)
+_normal_wins, _beta_wins = _wins  # of NumPy arrays too
 
 
 def _best_probability(history: History, family: Any) -> np.ndarray | None:

@@ -20,8 +20,9 @@ def as_frame(source: Any) -> pd.DataFrame | None:
             return pd.DataFrame({name: _column(values) for name, values in source.items()})
         if isinstance(source, np.ndarray) and source.dtype.names:
             return pd.DataFrame({name: _column(source[name]) for name in source.dtype.names})
-        if hasattr(source, "to_pandas") and not hasattr(source, "read"):
-            return source.to_pandas()
+        to_pandas = getattr(source, "to_pandas", None)
+        if to_pandas is not None and not hasattr(source, "read"):
+            return to_pandas()
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise LogError(

@@ -37,8 +37,8 @@ class Design(NamedTuple):
     `length` is how many of the steps there are, where not all; not known before compilation.
     """
 
-    arms: Int[Array | np.ndarray, " steps"]
-    forced: Bool[Array | np.ndarray, " steps"]
+    arms: Any  # (steps,), as are the forced
+    forced: Any
     batching: Batching = ONE_BY_ONE
     stop: Any = None
     length: Any = None
@@ -82,8 +82,9 @@ def _design_of_padded(history: History, stop: Any, num_steps: int | None) -> Des
         return Design(history.arms, history.forced_steps, length=history.lengths)
     assert num_steps is not None
     more, beyond = max(num_steps - history.num_steps, 0), history.beyond_end
-    forced = history.forced_steps & ~beyond  # beyond the end of the log nothing is forced
-    return Design(*(jnp.pad(values, (0, more))[:num_steps] for values in (history.arms, forced)), stop=stop)
+    forced = history.forced_steps & ~jnp.asarray(beyond)  # beyond the end of the log nothing is forced
+    arms, forced = (jnp.pad(values, (0, more))[:num_steps] for values in (history.arms, forced))
+    return Design(arms, forced, stop=stop)
 
 
 def logs_at_once(policy: Policy, family: Family, history: History, num_paths: int) -> int:

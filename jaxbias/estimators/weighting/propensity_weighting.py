@@ -93,7 +93,7 @@ def _estimate(log: Replayed, family: Any, normalised: bool, level: float) -> Est
 
 def _weigh(log: Replayed, normalised: bool) -> WeightedRewards:
     history, probabilities, beyond = log.history, log.values[..., 0], log.history.beyond_end
-    weights, rewards = 1 / probabilities, history.rewards
+    weights, rewards = jnp.asarray(1 / probabilities), history.rewards
     if beyond is not None:
         weights = jnp.where(beyond, 0, weights)
     steps = jnp.asarray(history.num_steps if history.lengths is None else history.lengths, rewards.dtype)
