@@ -81,7 +81,7 @@ def invert_tests(
             arms, weights = which
             contrast = lambda weights: of_few(arms, weights, fixed, anchors, nuisance, data, observed)
             found = invert_contrast(contrast(weights), chance, null, number)
-            return found._replace(ratio=find_ratio(contrast, weights, chance)) if ratios else found
+            return found._replace(ratio=find_ratio(contrast, weights, chance)) if ratios and chance is not None else found
 
         return jax.lax.map(one, tuple(contrasts))
 

@@ -119,7 +119,8 @@ def invert(
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
     sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.num_steps, ratios=ratios)
-    numbers = [None if number is None else jnp.asarray(number, dtype) for number in (chance, null)]
+    as_number = lambda number: None if number is None else jnp.asarray(number, dtype)
+    numbers = as_number(chance), as_number(null)
     return chunks.collect(_run(*given, keys, logs, weighted, *numbers, question.stop, chunks=chunks, **sizes))
 
 

@@ -83,7 +83,7 @@ def _simulate(policy: Any, family: Any, keys: Any, groups: History, stop: Any, n
 
 @partial(compiled, static=("chunks",))
 def _test(family: Any, keys: Any, sets: _Set, weighted: Weighted, chance: Any, null: Any, chunks: LogChunks) -> InvertedTests:
-    return chunks.map(lambda one: _invert_group(*one, family, weighted, chance, null), (keys, sets))
+    return chunks.map(lambda one: _invert_group(one[0], one[1], family, weighted, chance, null), (keys, sets))
 
 
 def _invert_group(
