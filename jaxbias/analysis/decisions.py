@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import compiled
 from jaxbias.estimators.confidence_sequence import confidence_sequence
 from jaxbias.estimators.contrasts import Contrasts, contrasts
 from jaxbias.estimators.inversion import test_inversion
@@ -126,6 +127,9 @@ def _sequence(history: History, family: Any, control: int, level: float) -> Cont
     )
 
 
+_normal_wins, _beta_wins = compiled(normal_win_log_probs), compiled(beta_win_log_probs)
+
+
 def _best_probability(history: History, family: Any) -> np.ndarray | None:
     """From the posterior of every arm: Beta distributions with its mean and spread, or Normal ones."""
     if history.num_arms < 2:
@@ -138,9 +142,9 @@ def _best_probability(history: History, family: Any) -> np.ndarray | None:
     mean, spread = mean[known], spread[known]
     if isinstance(family, Bernoulli):
         worth = np.maximum(mean * (1 - mean) / spread**2 - 1, 1e-3)
-        log_probs = beta_win_log_probs(jnp.asarray(mean * worth), jnp.asarray((1 - mean) * worth))
+        log_probs = _beta_wins(mean * worth, (1 - mean) * worth)
     else:
-        log_probs = normal_win_log_probs(jnp.asarray(mean), jnp.asarray(spread))
+        log_probs = _normal_wins(mean, spread)
     found = np.zeros(history.num_arms)
     found[known] = np.exp(np.asarray(log_probs))
     return found

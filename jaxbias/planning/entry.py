@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.kept import load_kept, make_folder, save_kept
 from jaxbias._core.randomness import key_words
 from jaxbias._core.version import __version__
@@ -35,6 +36,7 @@ class Step(NamedTuple):
     share: float
 
 
+@public
 def plan(
     key: PRNGKeyArray,
     policies: Any,
@@ -146,10 +148,8 @@ class _Work:
         """A design, from its file if it is there."""
         head = self._head(name, policy, num_steps)
         path = self.folder and self.folder / INSIDE / f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}.json"
-        kept = path and load_kept(path, head)
-        if kept:
-            found = Design(**kept["design"]), Calibration(**kept["calibration"])
-        else:
+        found = _load(path, head) if path else None
+        if found is None:
             found = measure_design(self.key_of(name, num_steps), name, policy, self.setting, num_steps)
             if path:
                 save_kept(path, head, {"design": found[0]._asdict(), "calibration": found[1]._asdict()})
@@ -165,6 +165,15 @@ class _Work:
         words = setting._asdict() | {"points": setting.points.tolist(), "family": describe(setting.family)}
         named = {"name": name, "policy": describe(policy), "num_steps": num_steps}
         return {**named, **words, "key_words": list(key_words(self.key)), "version": __version__}
+
+
+def _load(path: Path, head: dict[str, Any]) -> tuple[Design, Calibration] | None:
+    """A design that was kept; None where there is none, or a damaged one."""
+    kept = load_kept(path, head)
+    try:
+        return kept and (Design(**kept["design"]), Calibration(**kept["calibration"]))
+    except (KeyError, TypeError):
+        return None
 
 
 def describe(thing: Any) -> Any:

@@ -22,7 +22,13 @@ from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.beta_tables import BetaTables, nodes_for, start_tables
 from jaxbias.policies.noise import TAU, choice_log_probs, choose, is_static_tau, tau_at
 from jaxbias.policies.win_shares import beta_win_probs
-from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
+from jaxbias.policies.winning import (
+    beta_win_log_probs,
+    noisy_normal_win_log_probs,
+    normal_win_log_prob,
+    normal_win_log_probs,
+    normal_win_quadratic,
+)
 
 
 @settings
@@ -66,6 +72,25 @@ class Thompson(StatisticsPolicy):
         tau = jnp.asarray(tau, location.dtype)
         noisy = noisy_normal_win_log_probs(location, scale, jnp.where(tau > 0, tau, 1))
         return jnp.where(tau > 0, noisy, normal_win_log_probs(location, scale))
+
+    def _has_integral(self, num_arms: int) -> bool:
+        """Whether the probability of one arm is the integral without noise; a subclass may choose in another way."""
+        return is_zero(self.tau) and num_arms > 2 and type(self).log_probs is Thompson.log_probs
+
+    def log_prob(self, state: ArmStatistics, arm: Int[Array, ""]) -> Float[Array, ""]:
+        """An integral for this arm alone."""
+        if not self._has_integral(state.pulls.shape[-1]):
+            return super().log_prob(state, arm)
+        return normal_win_log_prob(*self.posterior(state), arm)
+
+    def choice_quadratic(self, state: ArmStatistics, arm: Int[Array, ""]) -> tuple[Array, Array, Array] | None:
+        """From the integral for this arm alone; the posterior means are linear in the sums."""
+        if not self._has_integral(state.pulls.shape[-1]):
+            return None
+        location, scale = self.posterior(state)
+        value, slope, curvature = normal_win_quadratic(location, scale, arm)
+        share = jnp.square(scale) / jnp.square(jnp.asarray(self.sigma, scale.dtype))  # of a sum in the posterior mean
+        return value, slope * share, curvature * share[:, None] * share[None]
 
     def log_prob_cost(self, num_arms: int) -> float:
         """An integral over nodes that all arms share, longer with noise; two arms without noise have a closed form."""
