@@ -171,7 +171,7 @@ def _load(path: Path, head: dict[str, Any]) -> tuple[Design, Calibration] | None
     """A design that was kept; None where there is none, or a damaged one."""
     kept = load_kept(path, head)
     try:
-        return kept and (Design(**kept["design"]), Calibration(**kept["calibration"]))
+        return (Design(**kept["design"]), Calibration(**kept["calibration"])) if kept else None
     except (KeyError, TypeError):
         return None
 
