@@ -123,9 +123,9 @@ def invert(
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
     sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.program_steps, ratios=ratios)
-    numbers: Any = [None if number is None else np.asarray(number, dtype) for number in (chance, null)]
-    found = _run(*given, keys, logs, weighted, numbers[0], numbers[1], question.stop, chunks=chunks, **sizes)
-    return chunks.collect(found)
+    as_number = lambda number: None if number is None else np.asarray(number, dtype)
+    numbers = as_number(chance), as_number(null)
+    return chunks.collect(_run(*given, keys, logs, weighted, *numbers, question.stop, chunks=chunks, **sizes))
 
 
 @partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps", "ratios"), pads=("history",))
