@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxbias.cli import cache
+from jaxbias._core import cache
 
 
 @pytest.fixture
