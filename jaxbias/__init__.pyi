@@ -6,6 +6,7 @@ from . import paper as paper
 from . import policies as policies
 from . import policy_fit as policy_fit
 from . import reporting as reporting
+from ._core.cache import use_cache as use_cache
 from ._core.devices import use_all_cores as use_all_cores
 from ._core.errors import ArgumentError as ArgumentError
 from .analysis.debiasing import debias as debias

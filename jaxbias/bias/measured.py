@@ -18,10 +18,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias._core.chunks import Firsts, split_trials, trials_at_once
 from jaxbias._core.devices import collect, device_count, on_each_device, one_ahead, trial_mesh
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
 from jaxbias._core.settings import is_concrete
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.bias.moments import BLOCK, Moments, block_moments, block_of, merge_blocks, rounded, stderr_of, tree_sum
 from jaxbias.bias.sources import BiasSources, Chooser, check_choose, find_sources, source_features
 from jaxbias.policies import ArmStatistics, Policy
@@ -79,7 +81,11 @@ class BiasSummary(NamedTuple):
     after: After | None = None
     sources: BiasSources | None = None
 
+    __str__ = as_text
+    _repr_html_ = as_html
 
+
+@public
 def measure_bias(
     key: PRNGKeyArray,
     policy: Policy,

@@ -9,11 +9,12 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.derivatives import refuse_derivative
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import root_words, trial_words
@@ -36,6 +37,11 @@ UP_FROM, UP_IN_FULL = 1.0, 1.5  # times the usual noise of the arm: from where o
 DOWN_UNTIL = 1.0  # standard errors of the sample mean: an arm that far above the others is not one of them
 
 
+NOT_DIFFERENTIABLE = ArgumentError(
+    "history", problem="is differentiated", remedy="guarded_shrinkage has no derivative; shrinkage and bias_corrected have"
+)
+
+
 class Guarded(NamedTuple):
     """Of each log: the estimates, the share of the way that shrinkage would go, and the noise over the usual one."""
 
@@ -44,6 +50,7 @@ class Guarded(NamedTuple):
     noise_ratio: Float[Array, "*trials arms"]
 
 
+@public
 def guarded_shrinkage(
     key: PRNGKeyArray,
     history: History,
@@ -89,6 +96,7 @@ def guarded_shrinkage(
     >>> bool(((0 <= estimate.diagnostics["part"]) & (estimate.diagnostics["part"] <= 1)).all()), bool(estimate.converged.all())
     (True, True)
     """
+    history, policy, family = refuse_derivative((history, policy, family), NOT_DIFFERENTIABLE)
     if num_paths < FEWEST_PATHS:
         raise ArgumentError("num_paths", num_paths, f"{FEWEST_PATHS} or more")
     own_policy, own_family = check_policy(policy, history.num_arms), check_family_of(history, family)
@@ -102,7 +110,8 @@ def guarded_shrinkage(
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
     chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
-    found = chunks.collect(_guard(own_policy, own_family, keys, logs, stop, num_paths, chunks, num_steps))
+    sizes = (num_paths, chunks, None if stop is None else num_steps)
+    found = chunks.collect(_guard(own_policy, own_family, keys, logs, stop, *sizes))
     estimate = _to_estimate(only_one(found) if single else found, shrunken, own_family, level)
     if interval == "delta":
         return estimate
@@ -110,21 +119,20 @@ def guarded_shrinkage(
     return with_inverted_interval(key, estimate, history, own_policy, own_family, level, num_paths, **ending)
 
 
-@partial(compiled, static=("num_paths", "chunks", "num_steps"))
+@partial(compiled, static=("num_paths", "chunks", "num_steps"), pads=("history",))
 def _guard(
-    policy: Any, family: Any, keys: Any, history: History, stop: Any, num_paths: int, chunks: LogChunks, num_steps: int
+    policy: Any, family: Any, keys: Any, history: History, stop: Any, num_paths: int, chunks: LogChunks, num_steps: int | None
 ) -> Guarded:
     def one(trial: tuple[Any, History]) -> Guarded:
         key, log = trial
         summary = summarise_log(log)
         shrunken = shrunken_means(family, summary)
         simulated, _ = family_to_simulate(family, summary)
-        start = jax.lax.stop_gradient(means_to_simulate(family, shrunken, summary.pulls))
+        start = means_to_simulate(family, shrunken, summary.pulls)
         words = trial_words(root_words(key), jnp.uint32(0), num_paths)
         paths = simulate_paths(words, policy, simulated, start, design_of(log, stop, num_steps))
         ratio = noise_ratio(summary.pulls, paths.pulls)
         part = allowed_part(simulated, start, summary, shrunken - summary.mean, ratio)
-        part, ratio = jax.lax.stop_gradient((part, ratio))
         return Guarded(mean=summary.mean + part * (shrunken - summary.mean), part=part, noise_ratio=ratio)
 
     return chunks.map(one, (keys, history))

@@ -140,6 +140,6 @@ def test_a_log_is_evaluated_and_the_reason_says_so(monkeypatch):
     assert found.recommended.evaluated.error == pytest.approx(np.sqrt(errors[found.recommended.method]))
     assert "on 60 logs simulated at these estimates" in describe_reason(found.recommended, found.labels)
     assert '"evaluation": {"methods": {"sample_mean"' in to_json(debias_document(found))
-    assert "How the methods do on logs like this one" in jb.reporting.render_report(found)
+    assert "How does each method do on logs like this one?" in jb.reporting.render_report(found)
     without = jb.debias(jax.random.key(1), frame, jb.Greedy(), jb.Normal(sigma=1.0), methods=methods, evaluate=False)
     assert (without.evaluation, without.recommended.reason) == (None, Reason.PREFERRED)

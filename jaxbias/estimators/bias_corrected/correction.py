@@ -68,7 +68,7 @@ def take_off(
     return Corrected(mean, covariance, estimate, bias, error, mean != whole, freedom)
 
 
-@partial(compiled, static=("level",))
+@partial(compiled, static=("level",), pads=("history",))
 def to_estimate(found: Corrected, family: BaseFamily, history: History, level: float) -> Estimate:
     """The corrected means with intervals, one-sided for the arms whose rewards were all at one end of the range."""
     statistics = history.statistics

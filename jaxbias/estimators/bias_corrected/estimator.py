@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import root_words, trial_words
@@ -48,6 +49,7 @@ def _sample_means(family: BaseFamily, summary: Summary) -> Float[Array, " arms"]
 FROM_SUMMARY = ((shrinkage, shrunken_means), (sample_mean, _sample_means))
 
 
+@public
 def bias_corrected(
     key: PRNGKeyArray,
     history: History,
@@ -115,7 +117,10 @@ def bias_corrected(
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
     chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
-    run = _correct(own_policy, own_family, family, keys, logs, stop, estimator, num_paths, chunks, num_steps)
+    from_sums = any(known is estimator for known, _ in FROM_SUMMARY)
+    correct = _correct_sums if from_sums else _correct_steps
+    sizes = (num_paths, chunks, None if stop is None else num_steps)
+    run = correct(own_policy, own_family, family, keys, logs, stop, estimator, *sizes)
     estimate = to_estimate(chunks.collect(run), own_family, logs, level)
     estimate = only_one(estimate) if single else estimate
     if interval == "delta":
@@ -124,7 +129,6 @@ def bias_corrected(
     return with_inverted_interval(key, estimate, history, own_policy, own_family, level, num_paths, **ending)
 
 
-@partial(compiled, static=("num_paths", "chunks", "num_steps"))
 def _correct(
     policy: Any,
     family: Any,
@@ -135,7 +139,7 @@ def _correct(
     estimator: Any,
     num_paths: int,
     chunks: LogChunks,
-    num_steps: int,
+    num_steps: int | None,
 ) -> Corrected:
     def one(trial: tuple[Any, History]) -> Corrected:
         key, log = trial
@@ -155,6 +159,11 @@ def _correct(
         return take_off(family, estimate, start, jax.lax.stop_gradient((of_paths, paths.score)), freedom)
 
     return chunks.map(one, (keys, history))
+
+
+_STATIC = ("num_paths", "chunks", "num_steps")
+_correct_sums = compiled(_correct, _STATIC, pads=("history",))
+_correct_steps = compiled(_correct, _STATIC)  # an estimator of the user's own sees the log as it is
 
 
 def _apply(estimator: Any, history: History, family: Any) -> Float[Array, " arms"]:

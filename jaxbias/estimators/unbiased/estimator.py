@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import is_concrete
@@ -42,6 +43,7 @@ INTEGRALS = 50_000_000  # log-probabilities in units of a closed form, in a minu
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
 
+@public
 def unbiased(
     key: PRNGKeyArray,
     history: History,
