@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from jaxbias.analysis.assumptions import estimated_sigma, sigma_within_arms
+from jaxbias.analysis.assumptions import sigma_within_arms
 from jaxbias.analysis.limits import EVALUATION_PATHS
 from jaxbias.estimators.compare import Comparison
 from jaxbias.evaluation import Evaluation, evaluate_like
@@ -32,10 +32,7 @@ def evaluate_candidates(
     an advantage: shrunken means are closer to each other than the true ones, where shrinkage has little to lose, and sample means
     are farther apart than the true ones.
     """
-    simulated = family
-    if isinstance(family, UnknownSigma):
-        base = comparison.estimates["bias_corrected" if "bias_corrected" in methods else methods[-1]]
-        simulated = Normal(sigma=estimated_sigma(base, sigma_within_arms(history, family)))
+    simulated = Normal(sigma=sigma_within_arms(history, family)) if isinstance(family, UnknownSigma) else family
     means = np.stack([np.asarray(comparison.estimates[method].mean, np.float64) for method in methods])
     margin = INSIDE / (comparison.pulls + 1)
     low, high = complete_family(simulated).mean_range

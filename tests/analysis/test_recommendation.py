@@ -77,6 +77,15 @@ def test_without_a_policy_that_can_be_relied_on(methods, fit, method, reason, co
     assert (found.method, found.reason, found.corrects) == (method, reason, corrects)
 
 
+def test_the_means_of_shrinkage_beside_intervals_that_hold_at_every_step():
+    found = lambda *methods, **estimates: recommend(make_comparison(*methods, **estimates), jb.Greedy(), None)
+    assert found("confidence_sequence", "shrinkage").means_from == "shrinkage"
+    assert found("sample_mean", "shrinkage").means_from is None  # it has means of its own
+    assert found("confidence_sequence").means_from is None
+    apart = make_estimate("shrinkage", converged=(True, False, True, False))
+    assert found("confidence_sequence", shrinkage=apart).means_from is None
+
+
 def test_where_no_preferred_method_converged():
     apart = {name: make_estimate(name, converged=(False,) * 4) for name in ("mean_matching", "conditional_mle")}
     found = recommend(make_comparison("sample_mean", **apart), jb.Greedy(), make_fit())
