@@ -104,10 +104,30 @@ def evaluate(function: Callable[..., Result], *arguments: Any) -> Result:
         return function(*arguments)
 
 
+def split_shared(many: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The arrays of a tree, one entry for each of many logs, and how the tree of one log is made of its entries.
+
+    A single number, such as the length of padded logs, is shared by all of them.
+    """
+    leaves, structure = jax.tree.flatten(many)
+    shared = [leaf if jnp.ndim(leaf) == 0 else None for leaf in leaves]
+
+    def rebuild(entries: list[Any]) -> Any:
+        own = iter(entries)
+        return jax.tree.unflatten(structure, [next(own) if one is None else one for one in shared])
+
+    return [leaf for leaf, one in zip(leaves, shared, strict=True) if one is None], rebuild
+
+
+def as_array(values: Any) -> jax.Array:
+    """`jnp.asarray`, without what that compiles for every shape of a NumPy array."""
+    return jax.device_put(values) if isinstance(values, np.ndarray | np.generic) else jnp.asarray(values)
+
+
 def as_float(values: Any) -> jax.Array:
     """An array of floats: as they are where they are floats already, JAX's default float otherwise."""
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-        values = jnp.asarray(values)
+        values = as_array(values)
     return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
 
 

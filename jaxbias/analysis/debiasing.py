@@ -313,7 +313,8 @@ def _decide(
     if known and not request.clock.has_room(Stage.TESTING):
         return None
     request.clock.start(Stage.TESTING)
-    return decide(key, log.history, policy, family, control, request.level, known, **(request.ending if known else {}))
+    paths = interval_paths(log.history, policy, family)
+    return decide(key, log.history, policy, family, control, request.level, known, paths, **(request.ending if known else {}))
 
 
 def _drift(

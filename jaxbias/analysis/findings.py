@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.analysis.clusters import Clusters
 from jaxbias.analysis.decisions import Decisions
 from jaxbias.analysis.drift import Drift
@@ -334,3 +335,6 @@ class Analysis:
         frame["arm"] = [self.labels[arm] for arm in frame["arm"]]
         frame.insert(1, "recommended", frame["method"] == self.recommended.method)
         return frame
+
+    __str__ = as_text
+    _repr_html_ = as_html

@@ -23,6 +23,7 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
 from jaxbias._core.settings import is_concrete
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.bias.moments import BLOCK, Moments, block_moments, block_of, merge_blocks, rounded, stderr_of, tree_sum
 from jaxbias.bias.sources import BiasSources, Chooser, check_choose, find_sources, source_features
 from jaxbias.policies import ArmStatistics, Policy
@@ -79,6 +80,9 @@ class BiasSummary(NamedTuple):
     trajectory: Trajectory | None = None
     after: After | None = None
     sources: BiasSources | None = None
+
+    __str__ = as_text
+    _repr_html_ = as_html
 
 
 @public

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 import jaxbias as jb
+from jaxbias.cli.helping import App, Group
 
 TYPED: ContextVar[list[str]] = ContextVar("TYPED")  # the arguments of this run, which a report repeats
 
-app = typer.Typer(
+app = App(
+    cls=Group,
     help="Measure and remove the bias of adaptively collected data.",
     epilog="Example: jaxbias debias log.csv --policy thompson --sigma 1.5 --report report.html",
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
-from jaxbias.cli.options import Json, Preset, Seed, make_key, with_policy_options, with_reading_options, with_stop_options
+from jaxbias.cli.options import Json, Preset, Seed, make_key, with_fitted_policy_options, with_reading_options, with_stop_options
 from jaxbias.cli.waiting import show_progress
 from jaxbias.estimators.registry import METHODS
 from jaxbias.examples import DEFAULT, list_examples, load_example
@@ -59,6 +59,10 @@ HOLDS = {  # what each column holds, for the help
 }
 
 
+def _of_time(text: str, *names: str, **options: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel="Time and progress", **options)
+
+
 def _of_log(text: str, *names: str, **options: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel="The log", show_default=False, **options)
 
@@ -71,10 +75,10 @@ Example = Annotated[str | None, typer.Option(help="An example log; `jaxbias exam
 SigmaOrEstimate = Annotated[
     list[Any] | None,
     typer.Option(
-        help="Standard deviation of normal rewards; give it once, or once for each arm. estimate (the default): one for all "
-        "arms, estimated from the log; estimate-each: one for each arm.",
+        help="Standard deviation of normal rewards; give it once, or once for each arm. Or estimate (the default): estimated "
+        "from the log, one for all arms; or estimate-each: one for each arm.",
         parser=_number_or_estimate,
-        metavar="FLOAT|estimate|estimate-each",
+        metavar="NUMBER",
         show_default=False,
     ),
 ]
@@ -84,7 +88,7 @@ SigmaOrEstimate = Annotated[
     epilog="Example: jaxbias debias log.csv --policy thompson --sigma 1.5 --report report.html. Exit code: 0; 1 if the "
     "estimate cannot be trusted (it has not converged, or the policy does not fit the log); 2 for bad input."
 )
-@with_policy_options
+@with_fitted_policy_options
 @with_stop_options
 @with_reading_options
 def debias(
@@ -92,7 +96,7 @@ def debias(
     stopping: dict[str, Any],
     reading: dict[str, Any],
     log: Annotated[
-        str | None, typer.Argument(help="A CSV, TSV or Parquet file, plain or gzipped; - for standard input.", metavar="[LOG]")
+        str | None, typer.Argument(help="A CSV, TSV or Parquet file, plain or gzipped; - for standard input.", metavar="LOG")
     ] = None,
     policy: Annotated[
         PolicyName | None, typer.Option(help="The policy that chose the arms; few methods can do without it.")
@@ -118,13 +122,21 @@ def debias(
         Path | None, typer.Option(help="Write the settings to a file for --config.", metavar="FILE.toml")
     ] = None,
     evaluated: Annotated[
-        bool, typer.Option("--evaluate/--no-evaluate", help="Recommend by how the methods do on logs simulated like this one.")
+        bool,
+        _of_time(
+            "Recommend by how the methods do on logs simulated like this one (evaluate).",
+            "--evaluate/--no-evaluate",
+            show_default=False,
+        ),
     ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors on standard error.")] = False,
+    quiet: Annotated[bool, _of_time("Print only errors on standard error.", "--quiet")] = False,
     budget: Annotated[
         float | None,
-        typer.Option(help="Seconds to spend on the methods, the most useful first (no limit).", min=0, show_default=False),
+        _of_time("Seconds to spend on the methods, the most useful first (no limit).", min=0, show_default=False),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print every method, and how each does on logs like this one.")
+    ] = False,
     all_arms: Annotated[bool, typer.Option("--all-arms", help="Print every arm and not only the best and worst.")] = False,
     arm: Annotated[list[str] | None, _of_log("Label of an arm; once for each arm in order, including arms never pulled.")] = None,
     opening: Annotated[Opening | None, _of_log("Whether the first pull of each arm was forced (forced) or chosen.")] = None,
@@ -183,7 +195,7 @@ def debias(
         }
         typer.echo(report.to_json({**report.debias_document(analysis, option_names(None)), "settings": run}))
     else:
-        report.print_debias(analysis, f"The report is in {out}." if out else "", option_names(None), all_arms)
+        report.print_debias(analysis, f"The report is in {out}." if out else "", option_names(None), all_arms, details)
     if not analysis.trusted:
         raise typer.Exit(NOT_TRUSTED)
 

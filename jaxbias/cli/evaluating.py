@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias.cli.app import app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import (
     Json,
@@ -22,12 +22,17 @@ from jaxbias.cli.options import (
     with_stop_options,
 )
 from jaxbias.cli.simulating import build_problem
+from jaxbias.estimators.registry import METHODS
 from jaxbias.naming.around import check_warm_up_ends
 from jaxbias.naming.building import build_stop, settings_of
 from jaxbias.naming.names import Allocation, FamilyName
 from jaxbias.reporting import terminal as report
 from jaxbias.reporting.pictures import check_picture, write_picture
 
+Method = Annotated[
+    list[str] | None,
+    typer.Option(help=f"A method to evaluate; once for each (all that apply). One of: {', '.join(METHODS)}.", metavar="NAME"),
+]
 MEANS = [1.0, 0.75]  # the first two arms of the paper's experiments
 
 
@@ -42,7 +47,7 @@ def evaluate(
     mean: Annotated[list[float], typer.Option(help="Mean reward of an arm; once for each arm.")] = MEANS,
     steps: Annotated[int, typer.Option(help="Pulls per trial, the first of each arm included.")] = 16,
     trials: Annotated[int, typer.Option(help="How many logs are simulated.")] = 1000,
-    method: Annotated[list[str] | None, typer.Option(help="A method to evaluate; once for each (all that apply).")] = None,
+    method: Method = None,
     family: Annotated[
         FamilyName | None, typer.Option(help="Distribution of the rewards (normal, or bernoulli if the policy needs it).")
     ] = None,

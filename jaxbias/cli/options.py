@@ -1,9 +1,10 @@
 """Options that several commands share."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -17,11 +18,20 @@ Numbers = list[float] | None
 Policy = Annotated[PolicyName | None, typer.Option(help="What chooses the arms (lil-ucb).", show_default=False)]
 Preset = Annotated[
     PresetName | None,
-    typer.Option(help="In place of a policy, the defaults of a tool; `jaxbias presets` says which.", show_default=False),
+    typer.Option(
+        help="In place of a policy, the defaults of a tool; `jaxbias presets` lists them.", metavar="NAME", show_default=False
+    ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0, max=2**32 - 1)]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", callback=lambda seed: _check_seed(seed))]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Sigma = Annotated[Numbers, typer.Option(help="Standard deviation of normal rewards (1); give it once, or once for each arm.")]
+
+
+def _check_seed(seed: int) -> int:
+    """A callback, as the help would show the whole range."""
+    if not 0 <= seed < 2**32:
+        raise typer.BadParameter(f"{seed} is not from 0 to {2**32 - 1}")
+    return seed
 
 
 def _setting(text: str, **options: Any) -> Any:
@@ -44,17 +54,15 @@ def number_or_fit(text: str) -> Any:
 
 
 def _number_or_fit(text: str) -> Any:
-    return _setting(text, parser=number_or_fit, metavar="FLOAT|fit")
+    return _setting(text, parser=number_or_fit, metavar="NUMBER|fit")
 
 
 def _policy_options(
-    tau: Annotated[Any, _number_or_fit("Scale of the Gumbel noise (0). In debias, fit estimates it.")] = None,
+    tau: Annotated[Any, _number_or_fit("Scale of the Gumbel noise (0); fit estimates it.")] = None,
     ties: Annotated[Ties | None, _setting("Which of several best arms is pulled (random).")] = None,
     epsilon: Annotated[
         Any,
-        _number_or_fit(
-            "epsilon-greedy: probability of exploring (0.1); in debias, fit estimates it. lil-ucb: its epsilon (0.01)."
-        ),
+        _number_or_fit("epsilon-greedy: probability of exploring (0.1); fit estimates it. lil-ucb: its epsilon (0.01)."),
     ] = None,
     beta: Annotated[Number, _setting("lil-ucb: its beta (1).")] = None,
     delta: Annotated[Number, _setting("lil-ucb: its delta (0.005).")] = None,
@@ -83,7 +91,7 @@ def _policy_options(
     ] = None,
     floor: Annotated[
         Any,
-        _around("The least probability of every arm; in debias, fit estimates it.", parser=number_or_fit, metavar="FLOAT|fit"),
+        _around("The least probability of every arm; fit estimates it.", parser=number_or_fit, metavar="NUMBER|fit"),
     ] = None,
     warm_up: Annotated[
         int | None, _around("Pulls at the start, over all arms, in which every arm was equally likely.", metavar="PULLS")
@@ -161,9 +169,23 @@ def with_reading_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command, "reading", _reading_options)
 
 
-def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:
+def with_fitted_policy_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of `_policy_options`; it receives those that were used as `given`."""
     return _with_options(command, "given", _policy_options)
+
+
+def with_policy_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for a command that estimates no setting: the word fit is not in its help, and `refuse_fit` explains it."""
+    return _with_options(command, "given", _policy_options, _without_fit)
+
+
+def _without_fit(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, option = get_args(parameter.annotation)
+    if option.metavar != "NUMBER|fit":
+        return parameter
+    plain = copy.copy(option)
+    plain.metavar, plain.help = "NUMBER", option.help.replace("; fit estimates it", "")
+    return parameter.replace(annotation=Annotated[kind, plain])
 
 
 def with_stop_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -171,8 +193,13 @@ def with_stop_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command, "stopping", _stop_options)
 
 
-def _with_options(command: Callable[..., None], name: str, options_of: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    shared = inspect.signature(options_of).parameters
+def _with_options(
+    command: Callable[..., None],
+    name: str,
+    options_of: Callable[..., dict[str, Any]],
+    changed: Callable[[inspect.Parameter], inspect.Parameter] = lambda parameter: parameter,
+) -> Callable[..., None]:
+    shared = {option: changed(parameter) for option, parameter in inspect.signature(options_of).parameters.items()}
     own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != name]
 
     @wraps(command)

@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.inversion.intervals import ENOUGH_PATHS, with_interval_of
 from jaxbias.estimators.registry import METHODS, Method, Need
@@ -122,29 +123,8 @@ class Comparison:
                 rows.append({**trial, **row, "converged": bool(estimate.converged[place])})
         return pandas.DataFrame(rows)
 
-    def __str__(self) -> str:
-        """The table: a row for each method, a column for each arm; of several logs, the averages over them."""
-        pulls = np.atleast_2d(self.pulls)
-        header = ["", *(f"arm {arm}" for arm in range(pulls.shape[1]))]
-        rows = [header, ["pulls", *(f"{count:.10g}" for count in pulls.mean(axis=0))]]
-        rows += [[method, *_cells(estimate)] for method, estimate in self.estimates.items()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        of_logs = f", averages over {pulls.shape[0]} logs" if np.ndim(self.pulls) == 2 else ""
-        notes = [f"Intervals of {100 * self.level:g}%{of_logs}. * not reliable: see the status of the estimate."]
-        notes += [f"{method} does not apply: {reason}" for method, reason in self.reasons.items()]
-        return "\n".join([*lines, "", *notes])
-
-
-def _cells(estimate: Estimate) -> list[str]:
-    figures = [np.atleast_2d(getattr(estimate, name)).astype(float) for name in ("mean", "lower", "upper")]
-    doubtful = ~np.atleast_2d(estimate.converged)
-    cells = []
-    for arm in range(doubtful.shape[1]):
-        mean, lower, upper = (values[:, arm].mean() for values in figures)
-        mark = "*" if doubtful[:, arm].any() else ""
-        cells.append("not estimable" if np.isnan(mean) else f"{mean:.3f} [{lower:.3f}, {upper:.3f}]{mark}")
-    return cells
+    __str__ = as_text
+    _repr_html_ = as_html
 
 
 @public
@@ -178,7 +158,7 @@ def compare(
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
-        num_paths: that `mean_matching` and `bias_corrected` simulate at each mean vector.
+        num_paths: that `mean_matching`, `bias_corrected` and `guarded_shrinkage` simulate at each mean vector.
         interval_paths: that `test_inversion` simulates, whose intervals these methods share.
         progress: called with the name of each method before it runs; an `ArgumentError` that it raises leaves the method out.
 
@@ -187,7 +167,7 @@ def compare(
     >>> history = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.75], num_steps=16)
     >>> table = jb.compare(jax.random.key(1), history, policy, family)
     >>> sorted(table.estimates)[:3]
-    ['bias_corrected', 'confidence_sequence', 'mean_matching']
+    ['bias_corrected', 'confidence_sequence', 'guarded_shrinkage']
     >>> str(table.reasons["data_splitting"])[:26]
     'history.held_out is None; '
     """

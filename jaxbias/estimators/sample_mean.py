@@ -1,5 +1,6 @@
 """The sample mean, with the interval of an analyst who does not know that the data were collected adaptively."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -53,6 +54,7 @@ class ArmSummary(NamedTuple):
     deviation: Float[Array, "*trials arms"]
 
 
+@partial(compiled, static=("method", "level"), pads=("history",))
 def estimate_from_means(method: str, history: History, family: BaseFamily, level: float) -> Estimate:
     """The sample means of a checked history, relied on where they have a standard error above zero.
 
@@ -65,7 +67,6 @@ def estimate_from_means(method: str, history: History, family: BaseFamily, level
     return clip_to_family(wald(method, summary.mean, stderr, level, status, {"pulls": summary.pulls}, freedom), family)
 
 
-@compiled
 def summarise(history: History) -> ArmSummary:
     """Pulls, means and standard deviations of each arm."""
     pulls, mean, squares = history.statistics.pulls, history.statistics.mean, squares_within(history)

@@ -1,17 +1,20 @@
 """The figures of a method over many simulated logs: bias, mean squared error, coverage and width, with Monte Carlo errors."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.history import History
 
 if TYPE_CHECKING:
     import pandas
 
+Counted = Literal["converged", "finite"]  # which estimates have a part in the figures
+COUNTED = get_args(Counted)
 THIRDS = ("few", "middle", "many")  # pulls of an arm, over the logs
 FEWEST = 2  # squares that a ratio has an error of
 # One pull has a mean, and no interval where sigma is not known. Without such arms the sample mean would look less biased.
@@ -34,8 +37,8 @@ class MethodFigures(NamedTuple):
             the third that pulled it the most, over all arms.
         relative_rmse: the root mean squared error over that of the sample mean in the same logs.
         relative_rmse_by_pulls: the same by thirds of the pulls. The errors of these ratios are those of paired differences.
-        usable: the share of estimates that exist and have converged; only these count, and in bias and error also means whose
-            pulls were too few for an interval.
+        usable: the share of estimates that exist and have converged. Only these count, and in bias and error also means whose
+            pulls were too few for an interval; where all finite estimates are asked for, their share, and they count.
     """
 
     bias: np.ndarray
@@ -91,11 +94,11 @@ class TrueLogs(NamedTuple):
         return cls(mean=mean, pulls=pulls, sample_mean=np.where(pulls > 0, plain, np.nan), point=same)
 
 
-def summarise_estimates(estimate: Estimate, logs: TrueLogs) -> MethodFigures:
+def summarise_estimates(estimate: Estimate, logs: TrueLogs, count: Counted = "converged") -> MethodFigures:
     """The figures of estimates of many logs, (trials, arms), whose true means are known."""
     mean = logs.mean
     values, lower, upper = (np.asarray(part, np.float64) for part in (estimate.mean, estimate.lower, estimate.upper))
-    usable = np.asarray(estimate.converged) & np.isfinite(values)
+    usable = np.isfinite(values) & (np.asarray(estimate.converged) | (count == "finite"))
     estimated = np.isfinite(values) & (usable | np.isin(np.asarray(estimate.status), MEAN_ALONE))
     error = np.where(estimated, values - mean, np.nan)
     bounded = usable & np.isfinite(lower) & np.isfinite(upper)
@@ -220,18 +223,8 @@ class Evaluation:
         ]
         return pandas.DataFrame(rows)
 
-    def __str__(self) -> str:
-        """The table, with Monte Carlo standard errors in brackets."""
-        header = ["", "bias", "root mean square bias", "MSE", "coverage", "width", *(f"error, {third} pulls" for third in THIRDS)]
-        rows = [header, *([method, *_cells(figures)] for method, figures in self.methods.items())]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        notes = [
-            f"Averages over arms, of {self.num_trials} logs; intervals of {100 * self.level:g}%. "
-            "The error by pulls is the root mean squared error over that of the sample mean."
-        ]
-        notes += [f"{method} does not apply: {reason}" for method, reason in self.reasons.items()]
-        return "\n".join([*lines, "", *notes])
+    __str__ = as_text
+    _repr_html_ = as_html
 
 
 def _columns_by_pulls(figures: MethodFigures) -> dict[str, float]:
@@ -242,10 +235,3 @@ def _columns_by_pulls(figures: MethodFigures) -> dict[str, float]:
         for place, third in enumerate(THIRDS)
         for end in ("", "_stderr")
     }
-
-
-def _cells(figures: MethodFigures) -> list[str]:
-    names = ("average_bias", "rms_bias", "average_mse", "average_coverage", "average_width")
-    averages = [f"{getattr(figures, name):.4f} ({getattr(figures, f'{name}_stderr'):.4f})" for name in names]
-    by_pulls = zip(figures.relative_rmse_by_pulls, figures.relative_rmse_by_pulls_stderr, strict=True)
-    return averages + [f"{100 * value:.0f}% ({100 * stderr:.0f})" for value, stderr in by_pulls]

@@ -71,7 +71,7 @@ def list_examples() -> tuple[Example, ...]:
     """All examples, in order of their names.
 
     >>> [example.name for example in list_examples()]
-    ['ecmo', 'simulated']
+    ['ecmo', 'signups', 'simulated']
     """
     folder = Path(__file__).parent
     return tuple(_read(folder, path.stem) for path in sorted(folder.glob("*.toml")))

@@ -95,7 +95,7 @@ def _curve_spec(letter: str, title: str, experiment: Experiment, claims: tuple[E
     return Spec(
         name=f"figure2{letter}",
         title=f"Figure 2({letter}). Bias over the steps: {title}",
-        setting="Normal rewards with sigma 1, T = 500. The paper averages 1,000 trials, we 20,000.",
+        setting="Normal rewards with sigma 1, T = 500. The paper averages 1,000 trials.",
         entries=(*_finals(experiment), *claims),
         seen=seen,
         draw=partial(draw.curves, experiment=experiment),
@@ -152,7 +152,7 @@ SCATTER = Experiment(policy="lil' UCB", mean=(2.0, 1.5), steps=1000, method="fut
 FIGURE_2E = Spec(
     name="figure2e",
     title="Figure 2(e). Pulls of the best arm after t = 100 against the error of its sample mean then",
-    setting="lil' UCB, means 2 and 1.5, T = 1000, 1,000 trials, a point for each.",
+    setting="lil' UCB, means 2 and 1.5, T = 1000, a point for each trial.",
     entries=(
         Entry(row="all trials", column="correlation", experiments=(SCATTER,), read=figure("correlation"), expects="at least 0"),
         Entry(row="all trials", column="rank correlation", experiments=(SCATTER,), read=figure("rank correlation")),
@@ -179,7 +179,7 @@ def _shrinks(arm: int) -> Entry:
 FIGURE_2F = Spec(
     name="figure2f",
     title="Figure 2(f). The paper's algorithm over 600 iterations",
-    setting="Greedy with τ = 1, means 1 and 0.75, 1,000 trials. The paper does not say how many steps; 16 is from Table 2.",
+    setting="Greedy with τ = 1, means 1 and 0.75. The paper does not say how many steps; 16 is from Table 2.",
     entries=(
         *(
             Entry(

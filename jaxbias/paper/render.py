@@ -8,14 +8,15 @@ from typing import Any
 from jaxbias._core.files import written_whole
 from jaxbias.paper.experiments import PAPER_TRIALS
 from jaxbias.paper.run import Reproduction
-from jaxbias.paper.spec import FAR, Outcome, Spec
-from jaxbias.reporting.formatting import count, figure, given, in_errors
+from jaxbias.paper.spec import FAR, NOISY, Outcome, Spec
+from jaxbias.reporting.formatting import count, figure, given, in_errors, number
 from jaxbias.reporting.plots import to_png, to_svg
 from jaxbias.reporting.provenance import describe_run, describe_software
 from jaxbias.reporting.templating import render_template
 
 COLUMNS: tuple[str, ...] = ("row", "column", "paper", "ours", "stderr", "sigmas", "verdict", "why", "trials")
-MARKS = {"differs": " †", "DISAGREES": " ✗"}
+MARKS = {"differs": " †", "DISAGREES": " ✗", NOISY: " ?"}
+VERDICTS = ("agrees", "differs", "DISAGREES", NOISY)
 
 
 def write_reproduction(reproduction: Reproduction, folder: str | Path, *, command: str | None = None) -> Path:
@@ -52,7 +53,7 @@ def to_rows(cells: tuple[Outcome, ...]) -> list[dict[str, Any]]:
     return [
         {"row": entry.row, "column": entry.column, "paper": entry.paper, "ours": ours, "stderr": stderr}
         | {"sigmas": sigmas, "verdict": verdict, "why": entry.why if verdict == "differs" else "", "trials": trials}
-        for entry, ours, stderr, sigmas, verdict, trials in cells
+        for entry, ours, stderr, sigmas, verdict, trials, _ in cells
     ]
 
 
@@ -68,13 +69,13 @@ def to_csv(cells: tuple[Outcome, ...]) -> str:
 def to_markdown(spec: Spec, cells: tuple[Outcome, ...]) -> str:
     """The table for a reader: our number with its error, and the printed number in brackets."""
     table = _grid(cells)
-    lines = [f"# {spec.title}", "", spec.setting, "", f"| | {' | '.join(table['columns'])} |"]
+    lines = [f"# {spec.title}", "", f"{spec.setting} {describe_trials(cells)}", "", f"| | {' | '.join(table['columns'])} |"]
     lines.append("|---" * (len(table["columns"]) + 1) + "|")
     for row, by_column in table["rows"].items():
         words = [_in_words(by_column[column]) if column in by_column else "" for column in table["columns"]]
         lines.append(f"| {row} | {' | '.join(words)} |")
     lines += ["", "In brackets: as printed in the paper. ± is our Monte Carlo standard error."]
-    lines += ["", spec.seen, "", *(f"- {note}" for note in explanations(cells))]
+    lines += ["", " ".join(describe_cells(spec, cells)), "", *(f"- {note}" for note in explanations(cells))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -105,12 +106,18 @@ def paper_number(cell: Outcome) -> str:
 
 
 def explanations(cells: tuple[Outcome, ...]) -> list[str]:
-    """Why cells differ, each reason once with the cells it is for; then those that should not."""
+    """Why cells differ, each reason once with the cells it is for; then those that should not, and those that cannot tell."""
     groups: dict[str, list[Outcome]] = {}
     for cell in cells:
         if cell.verdict == "differs":
             groups.setdefault(cell.entry.why, []).append(cell)
     notes = [f"† {why} ({_name_cells(differing)})" for why, differing in groups.items()]
+    noisy = [cell for cell in cells if cell.verdict == NOISY]
+    if noisy:
+        worst = max(noisy, key=lambda cell: cell.resolution or 0.0)
+        could = f"{number(worst.resolution, worst.stderr)}{' points' if worst.entry.unit == '%' else ''}"
+        which = f"{worst.entry.row}, {worst.entry.column}: {our_number(worst)} beside the printed {paper_number(worst)}"
+        notes.append(f"? Too noisy to tell ({_name_cells(noisy)}). In {which}, a difference of {could} could be chance.")
     return notes + [
         f"✗ {cell.entry.row}, {cell.entry.column}: {in_errors(cell.sigmas)} standard errors away; {given(FAR)} can be chance."
         for cell in cells
@@ -129,7 +136,33 @@ def _name_cells(cells: list[Outcome]) -> str:
 def count_verdicts(reproduction: Reproduction) -> dict[str, int]:
     """How many cells have each verdict."""
     verdicts = [cell.verdict for cells in reproduction.outcomes.values() for cell in cells]
-    return {word: verdicts.count(word) for word in ("agrees", "differs", "DISAGREES")}
+    return {word: verdicts.count(word) for word in VERDICTS}
+
+
+def describe_trials(cells: tuple[Outcome, ...]) -> str:
+    """How many trials this run has."""
+    trials = [cell.trials for cell in cells]
+    if not trials:
+        return ""
+    fewest, most = min(trials), max(trials)
+    said = count(fewest) if fewest == most else f"{count(fewest)} to {count(most)}"
+    return f"This run: {said} {'trial' if most == 1 else 'trials'}{'' if fewest == most else ', by cell'}."
+
+
+def describe_cells(spec: Spec, cells: tuple[Outcome, ...]) -> list[str]:
+    """What this run shows: how many cells have each verdict, and what a run that can tell shows."""
+    words = {
+        "agrees": "agree with the paper or with what it says",
+        "differs": "differ for a known reason (†)",
+        "DISAGREES": "should agree and do not (✗)",
+        NOISY: "are too noisy to tell (?)",
+    }
+    verdicts = [cell.verdict for cell in cells]
+    parts = [f"{said}: {verdicts.count(word)}" for word, said in words.items() if word in verdicts]
+    found = [f"Cells that {'; that '.join(parts)}."] if parts else []
+    doubtful = NOISY in verdicts or "DISAGREES" in verdicts
+    seen = f"With the trials of the default run, which shows more than this one: {spec.seen}" if doubtful else spec.seen
+    return [*found, *([seen] if spec.seen else [])]
 
 
 def render_page(reproduction: Reproduction, command: str | None) -> str:
@@ -139,6 +172,8 @@ def render_page(reproduction: Reproduction, command: str | None) -> str:
     sections = [
         {
             "spec": spec,
+            "trials": describe_trials(reproduction.outcomes[spec.name]),
+            "shown": describe_cells(spec, reproduction.outcomes[spec.name]),
             "table": _grid(reproduction.outcomes[spec.name]),
             "notes": explanations(reproduction.outcomes[spec.name]),
             "picture": spec.draw and Markup(to_svg(spec.draw(reproduction.results), title=spec.title, salt=spec.name)),
@@ -153,6 +188,7 @@ def render_page(reproduction: Reproduction, command: str | None) -> str:
         our_number=our_number,
         paper_number=paper_number,
         marks=MARKS,
+        noisy=NOISY,
         repeat=_repeat(reproduction, command),
     )
 

@@ -2,7 +2,8 @@
 
 A printed number has a Monte Carlo error of its own, which the paper does not give. It is taken from ours: the same experiment
 with the paper's number of trials. Two numbers agree where they are within four of their combined standard errors, and half of
-the last digit that was printed.
+the last digit that was printed; but with few trials any two numbers are. So a cell is too noisy to tell where four combined
+standard errors are more than half of the figure that it is about: the printed one, or for a percentage the original it is of.
 """
 
 import dataclasses
@@ -16,6 +17,8 @@ from jaxbias.paper.experiments import Experiment, Result
 from jaxbias.paper.summaries import Figure
 
 FAR = 4.0  # combined standard errors: chance does that once in 16,000 cells
+HALF = 0.5  # of the figure that a cell is about: what its four standard errors may be at most, to say that it agrees
+NOISY = "too noisy"
 EXACT = 1e-9  # how far from its bound an exact figure may be: rounding
 
 Read = Callable[..., Figure]
@@ -55,8 +58,9 @@ class Outcome(NamedTuple):
         entry: what it is.
         ours, stderr: the figure and its Monte Carlo error.
         sigmas: how far it is from what is expected, in combined standard errors; None where nothing is.
-        verdict: "agrees", "differs" where that is explained, "DISAGREES" where it is not, or nothing.
+        verdict: "agrees", "differs" where that is explained, "DISAGREES" where it is not, "too noisy" to tell, or nothing.
         trials: the fewest of the experiments behind it.
+        resolution: the largest difference to the printed number that could be chance; None where none was printed.
     """
 
     entry: Entry
@@ -65,6 +69,7 @@ class Outcome(NamedTuple):
     sigmas: float | None
     verdict: str
     trials: int
+    resolution: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,15 +104,16 @@ def judge(entry: Entry, results: Mapping[Experiment, Result]) -> Outcome:
     """The cell, with the paper's number and what was expected beside ours."""
     found = [results[experiment] for experiment in entry.experiments]
     ours, stderr = (float(part) for part in entry.read(*found))
-    sigmas = None
+    sigmas = resolution = None
     if entry.paper is not None:
         theirs = [result.as_from(experiment.trials) for result, experiment in zip(found, entry.experiments, strict=True)]
         combined = math.hypot(stderr, float(entry.read(*theirs).stderr))
         sigmas = _ratio(max(abs(ours - entry.paper) - entry.digit / 2, 0.0), combined)
+        resolution = FAR * combined + entry.digit / 2
     elif entry.expects in BOUNDS:
         sigmas = _ratio(max(BOUNDS[entry.expects](ours), 0.0), stderr)
     trials = min(result.trials for result in found)
-    return Outcome(entry, ours, stderr, sigmas, _verdict(entry, ours, sigmas), trials)
+    return Outcome(entry, ours, stderr, sigmas, _verdict(entry, ours, sigmas, resolution), trials, resolution)
 
 
 # How far a figure is on the wrong side of what is expected of it.
@@ -124,12 +130,18 @@ def _ratio(gap: float, stderr: float) -> float:
     return gap / stderr if stderr > 0 else math.inf
 
 
-def _verdict(entry: Entry, ours: float, sigmas: float | None) -> str:
+def _verdict(entry: Entry, ours: float, sigmas: float | None, resolution: float | None) -> str:
     if sigmas is None:
         return ""
     if sigmas <= FAR and not math.isnan(ours):
-        return "agrees"
+        return NOISY if resolution is not None and resolution > _largest_resolution(entry) else "agrees"
     return "DISAGREES" if entry.expects else "differs"
+
+
+def _largest_resolution(entry: Entry) -> float:
+    """With which a cell can still tell: half of its figure, and two of the printed digits where that is more."""
+    assert entry.paper is not None
+    return max(HALF * (100 if entry.unit == "%" else abs(entry.paper)), 2 * entry.digit)
 
 
 # Ways to read a figure off results.

@@ -134,9 +134,9 @@ class _Work:
     def measure_by(self, name: str, policy: BasePolicy) -> Measure:
         """As a search calls it."""
 
-        def measure(steps: int, rough: bool) -> tuple[Design, Calibration]:
+        def measure(steps: int) -> tuple[Design, Calibration]:
             self.searched += 1
-            return self.measure(name, policy, steps, rough)
+            return self.measure(name, policy, steps)
 
         return measure
 
@@ -144,14 +144,13 @@ class _Work:
         """Of a design: the same whatever else is measured, and in which order."""
         return jax.random.fold_in(self.key, zlib.crc32(f"{name} {num_steps}".encode()))
 
-    def measure(self, name: str, policy: BasePolicy, num_steps: int, rough: bool = False) -> tuple[Design, Calibration]:
+    def measure(self, name: str, policy: BasePolicy, num_steps: int) -> tuple[Design, Calibration]:
         """A design, from its file if it is there."""
-        setting = self.setting.rough() if rough else self.setting
-        head = self._head(name, policy, num_steps, setting)
+        head = self._head(name, policy, num_steps)
         path = self.folder and self.folder / INSIDE / f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}.json"
         found = _load(path, head) if path else None
         if found is None:
-            found = measure_design(self.key_of(name, num_steps), name, policy, setting, num_steps)
+            found = measure_design(self.key_of(name, num_steps), name, policy, self.setting, num_steps)
             if path:
                 save_kept(path, head, {"design": found[0]._asdict(), "calibration": found[1]._asdict()})
         self.done += 1
@@ -160,8 +159,9 @@ class _Work:
             self.progress(Step(f"{name}, {num_steps} steps", self.done, total, self.done / total))
         return found
 
-    def _head(self, name: str, policy: BasePolicy, num_steps: int, setting: Setting) -> dict[str, Any]:
+    def _head(self, name: str, policy: BasePolicy, num_steps: int) -> dict[str, Any]:
         """What identifies a design: it is reused only if all of this is the same."""
+        setting = self.setting
         words = setting._asdict() | {"points": setting.points.tolist(), "family": describe(setting.family)}
         named = {"name": name, "policy": describe(policy), "num_steps": num_steps}
         return {**named, **words, "key_words": list(key_words(self.key)), "version": __version__}

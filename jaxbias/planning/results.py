@@ -1,9 +1,11 @@
 """What planning gives: designs with their figures, and the number of steps that reaches a goal."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from jaxbias._core.showing import as_html, as_text
 
 if TYPE_CHECKING:
     import pandas
@@ -93,21 +95,5 @@ class Plan:
 
         return pandas.DataFrame([design._asdict() for design in self.designs])
 
-    def __str__(self) -> str:
-        """The table, with Monte Carlo standard errors in brackets."""
-        header = ["policy", "steps", *(name.replace("_", " ") for name in FIGURES)]
-        rows = [header, *([design.policy, f"{design.steps:,}", *_cells(design)] for design in self.designs)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join([*lines, *([""] if self.targets else []), *map(_describe, self.targets)])
-
-
-def _cells(design: Design) -> list[str]:
-    return [f"{getattr(design, name):.4g} ({getattr(design, f'{name}_stderr'):.2g})" for name in FIGURES]
-
-
-def _describe(target: Target) -> str:
-    goal: Any = f"{target.policy}: {target.figure.replace('_', ' ')} of {target.goal:g}"
-    if target.steps is None:
-        return f"{goal} is not reached with {target.largest:,} steps ({target.at_largest:.4g})"
-    return f"{goal} is reached with {target.steps:,} steps"
+    __str__ = as_text
+    _repr_html_ = as_html

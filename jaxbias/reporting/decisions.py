@@ -1,6 +1,6 @@
 """Comparisons with the control, the arms that may be the best, and what the policy earned: in words, figures and rows."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,17 +22,36 @@ def decision_sentences(analysis: "Analysis") -> list[str]:
     return [sentence for sentence in (_control(analysis, found), _best(analysis, found), _earned(found)) if sentence]
 
 
+class AgainstControl(NamedTuple):
+    """The arms but the control, by what the tests show."""
+
+    better: list[int]
+    worse: list[int]
+    rest: list[int]
+
+
+def compare_with_control(analysis: "Analysis") -> AgainstControl:
+    """Which arms are shown to be better or worse than the control; no arm is, where none was named."""
+    found = analysis.decisions
+    if found is None or found.contrasts is None or found.control is None:
+        return AgainstControl([], [], [])
+    table = found.contrasts
+    lower, upper, adjusted, difference = (
+        np.asarray(part) for part in (table.lower, table.upper, table.p_adjusted, table.difference)
+    )
+    shown = adjusted < 1 - table.level if found.simulated else (lower > 0) | (upper < 0)
+    rest = ~shown & (np.arange(len(difference)) != found.control)
+    groups = (shown & (difference > 0), shown & (difference < 0), rest)
+    return AgainstControl(*(np.flatnonzero(which).tolist() for which in groups))
+
+
 def _control(analysis: "Analysis", found: "Decisions") -> str:
     """Which arms are better or worse than the control."""
     if found.contrasts is None or found.control is None:
         return ""
     table, labels = found.contrasts, analysis.labels
-    lower, upper, adjusted = (np.asarray(part) for part in (table.lower, table.upper, table.p_adjusted))
-    shown = adjusted < 1 - table.level if found.simulated else (lower > 0) | (upper < 0)
-    better, worse = shown & (np.asarray(table.difference) > 0), shown & (np.asarray(table.difference) < 0)
-    rest = ~shown & (np.arange(len(labels)) != found.control)
-    groups = ((better, "better"), (worse, "worse"), (rest, "not shown to differ"))
-    parts = [f"{name_some(labels[arm] for arm in np.flatnonzero(which))} {word}" for which, word in groups if which.any()]
+    groups = zip(compare_with_control(analysis), ("better", "worse", "not shown to differ"), strict=True)
+    parts = [f"{name_some(labels[arm] for arm in which)} {word}" for which, word in groups if which]
     how = "adjusted for several arms, of tests simulated with the policy" if found.simulated else ""
     how = f"p-values {how}" if how else "intervals that hold whatever chose the arms, as the policy could not be simulated"
     text = f"Against the control {quote(labels[found.control])}: {'; '.join(parts)} ({how})."
@@ -71,6 +90,11 @@ def _earned(found: "Decisions") -> str:
     return f"{text}."
 
 
+def _percent(share: float) -> str:
+    """A lift in percent, without decimals where it is more than twofold."""
+    return f"{100 * share:.0f}%" if abs(share) >= 1 else f"{100 * share:.1f}%"
+
+
 def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
     """One row for each arm but the control."""
     found = analysis.decisions
@@ -83,7 +107,7 @@ def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
         values = {name: float(np.asarray(getattr(table, name))[arm]) for name in (*FIGURES, "stderr")}
         known = not np.isnan(values["difference"])
         lift = NONE if np.isnan(values["lift"]) else f"{100 * values['lift']:+.1f}%"
-        ends = "" if np.isnan(values["lift"]) else f"[{100 * values['lift_lower']:.1f}%, {100 * values['lift_upper']:.1f}%]"
+        ends = "" if np.isnan(values["lift"]) else f"[{_percent(values['lift_lower'])}, {_percent(values['lift_upper'])}]"
         chance = lambda name, values=values: NONE if np.isnan(values[name]) else probability(values[name])
         rows.append(
             {

@@ -49,7 +49,8 @@ def evaluation_document(evaluation: "Evaluation", name_of: NameOf = str) -> dict
 
 def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, Any]:
     """All figures of an analysis by name; `name_of` says how its reader calls an argument of the library."""
-    from jaxbias.reporting.assumptions import warnings_of  # here, as these modules import JAX
+    from jaxbias.reporting.answer import answer_sentence  # here, as these modules import JAX
+    from jaxbias.reporting.assumptions import warnings_of
     from jaxbias.reporting.clusters import cluster_document
     from jaxbias.reporting.decisions import contrasts_document, decisions_document
     from jaxbias.reporting.drift import drift_document
@@ -83,6 +84,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "trusted": analysis.trusted,
         "distrust": describe_distrust(analysis),
         "warnings": warnings_of(analysis),
+        "answer": answer_sentence(analysis),
         "sentences": sentences(analysis, name_of),
         "causes": [dataclasses.asdict(cause) for cause in analysis.causes],
     }

@@ -14,16 +14,19 @@ BEST, WORST, FLAGGED = 10, 5, 10  # arms that it shows of more: by their estimat
 def shown_arms(analysis: "Analysis", all_arms: bool = False) -> list[int]:
     """The arms of a table, in its order."""
     flagged = ~np.asarray(analysis.estimate.converged) & (np.asarray(analysis.comparison.pulls) > 0)
-    return pick_extremes(np.asarray(analysis.estimate.mean, np.float64), flagged, all_arms)
+    control = None if analysis.decisions is None else analysis.decisions.control
+    return pick_extremes(np.asarray(analysis.estimate.mean, np.float64), flagged, all_arms, control)
 
 
-def pick_extremes(mean: np.ndarray, flagged: np.ndarray, all_arms: bool = False) -> list[int]:
-    """All arms in their order; of many the best, the flagged and the worst, or if all are asked for all, the best first.
+def pick_extremes(mean: np.ndarray, flagged: np.ndarray, all_arms: bool = False, control: int | None = None) -> list[int]:
+    """All arms in their order; of many the best, the flagged, the control and the worst, or all with the best first.
 
     >>> pick_extremes(np.array([0.1, 0.3]), np.zeros(2, bool))
     [0, 1]
     >>> pick_extremes(np.arange(100.0), np.arange(100) == 50)
     [99, 98, 97, 96, 95, 94, 93, 92, 91, 90, 50, 4, 3, 2, 1, 0]
+    >>> pick_extremes(np.arange(100.0), np.zeros(100, bool), control=60)[10:]
+    [60, 4, 3, 2, 1, 0]
     """
     if len(mean) <= MOST_ARMS:
         return list(range(len(mean)))
@@ -33,7 +36,7 @@ def pick_extremes(mean: np.ndarray, flagged: np.ndarray, all_arms: bool = False)
     known = order[np.isfinite(mean[order])]
     ends = np.concatenate([known[:BEST], known[BEST:][-WORST:]])
     doubtful = [arm for arm in order if flagged[arm] and arm not in ends][:FLAGGED]
-    chosen = {*ends.tolist(), *(int(arm) for arm in doubtful)}
+    chosen = {*ends.tolist(), *(int(arm) for arm in doubtful), *(() if control is None else (control,))}
     return [int(arm) for arm in order if int(arm) in chosen]
 
 

@@ -22,6 +22,8 @@ def number(value: Any, stderr: Any = math.nan) -> str:
 
     >>> number(0.98765, 0.0321), number(1234567.8, 450.0), number(1.2e-9, 3.4e-10), number(2 / 3), number(float("-inf"))
     ('0.988', '1,234,568', '1.20e-09', '0.6667', '-∞')
+    >>> number(-0.0004, 0.032)
+    '0.000'
     """
     value, places = float(value) + 0.0, decimals(float(stderr))  # + 0.0: no minus zero
     if math.isnan(value):
@@ -32,7 +34,8 @@ def number(value: Any, stderr: Any = math.nan) -> str:
         return f"{value:.4g}"
     if places > MOST_DECIMALS:
         return f"{value:.{max(places + math.floor(math.log10(abs(value))), 0)}e}"
-    return f"{value:,.{places}f}"
+    text = f"{value:,.{places}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text  # no minus zero after rounding either
 
 
 def figure(value: Any, stderr: Any, decimals_of: Any = None, unit: str = "") -> str:

@@ -5,11 +5,14 @@ from typing import Any
 
 from jaxbias._core.files import written_whole
 from jaxbias.analysis.findings import Analysis
+from jaxbias.reporting.answer import answer_sentence, basis_sentences
 from jaxbias.reporting.assumptions import warnings_of
+from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.decisions import contrast_rows
-from jaxbias.reporting.drift import drift_sentence, drift_table
+from jaxbias.reporting.drift import drift_table
 from jaxbias.reporting.formatting import count, level, p_value
-from jaxbias.reporting.labels import plain_text, short_names
+from jaxbias.reporting.labels import LONGEST_IN_TABLE, plain_text, short_names
+from jaxbias.reporting.page_answers import short_answers
 from jaxbias.reporting.page_tables import (
     bias_table,
     calibration_table,
@@ -17,9 +20,11 @@ from jaxbias.reporting.page_tables import (
     evaluation_table,
     influence_table,
     main_table,
+    methods_table,
     surprise_table,
 )
 from jaxbias.reporting.plots import (
+    plot_answer,
     plot_bias,
     plot_contrasts,
     plot_estimates,
@@ -29,7 +34,7 @@ from jaxbias.reporting.plots import (
     to_svg,
 )
 from jaxbias.reporting.provenance import describe_provenance
-from jaxbias.reporting.sentences import describe_distrust, sentences
+from jaxbias.reporting.sentences import describe_distrust, fit_sentence, recommendation_sentence, sentences
 from jaxbias.reporting.statuses import describe_doubts
 from jaxbias.reporting.templating import render_template
 from jaxbias.reporting.weights import ratio_table, wrong_weights_table
@@ -50,36 +55,63 @@ def write_report(analysis: Analysis, out: str | Path, *, command: str | None = N
 
 def render_report(analysis: Analysis, command: str | None = None) -> str:
     """The page as text; the same analysis gives the same text."""
-    distrust = describe_distrust(analysis)
     return render_template(
         "report.html",
-        name=plain_text(analysis.log.name),
         analysis=analysis,
         labels=_plain_texts(analysis.labels),
+        table_labels=short_names(analysis.labels, len(analysis.labels), LONGEST_IN_TABLE),
         short_labels=short_names(analysis.labels, len(analysis.labels)),
         level=level(analysis.comparison.level),
-        reasons=_plain_texts(distrust),
-        verdict=_plain_texts(sentence for sentence in sentences(analysis) if sentence not in distrust),
-        assumed=_plain_texts(warnings_of(analysis)),
-        main=main_table(analysis),
-        contrasts=contrast_rows(analysis),
-        evaluation=evaluation_table(analysis),
-        evaluated="" if analysis.evaluation is None else count(analysis.evaluation.num_trials),
-        doubts=_plain_texts(describe_doubts(analysis)),
-        calibration=calibration_table(analysis),
-        calibration_p_value="" if analysis.fit is None else p_value(analysis.fit.calibration_p_value),
-        surprises=surprise_table(analysis),
-        bias=bias_table(analysis),
-        ratio=ratio_table(analysis),
-        wrong_weights=wrong_weights_table(analysis),
-        moving=influence_table(analysis),
-        bias_trials="" if analysis.bias is None else count(analysis.bias.num_trials),
-        diagnostics=[diagnostics_table(analysis, method) for method in analysis.comparison.estimates],
-        drift=drift_table(analysis),
-        drifting=plain_text(drift_sentence(analysis)),
         repeat=describe_provenance(analysis, command),
+        **_words(analysis),
+        **_tables(analysis),
         **_pictures(analysis),
     )
+
+
+def _words(analysis: Analysis) -> dict[str, Any]:
+    """The answer, what it rests on, the other findings, and the short answers of the evidence."""
+    distrust, causes, fits = describe_distrust(analysis), cause_sentences(analysis.causes), fit_sentence(analysis)
+    recommendation = recommendation_sentence(analysis)
+    elsewhere = {*distrust, *causes, fits, recommendation}
+    num_arms = len(analysis.labels)
+    return {
+        "name": plain_text(analysis.log.name),
+        "rows": f"{count(analysis.log.history.num_steps)} pulls",
+        "arms": f"{count(num_arms)} arm{'' if num_arms == 1 else 's'}",
+        "answer": plain_text(answer_sentence(analysis)),
+        "basis": _plain_texts(basis_sentences(analysis)),
+        "reasons": _plain_texts([*distrust, *causes]),
+        "findings": _plain_texts(sentence for sentence in sentences(analysis) if sentence not in elsewhere),
+        "assumed": _plain_texts(warnings_of(analysis)),
+        "fit_sentence": plain_text(fits),
+        "recommendation": plain_text(recommendation),
+        "doubts": _plain_texts(describe_doubts(analysis)),
+        "doubts_of_recommended": _plain_texts(describe_doubts(analysis, only=analysis.recommended.method)),
+        **{name: plain_text(words) if words else "" for name, words in short_answers(analysis).items()},
+    }
+
+
+def _tables(analysis: Analysis) -> dict[str, Any]:
+    """The rows of every table, and the figures of their captions."""
+    return {
+        "main": main_table(analysis),
+        "methods": methods_table(analysis),
+        "contrasts": contrast_rows(analysis),
+        "tested": bool(analysis.decisions and analysis.decisions.contrasts is not None and analysis.decisions.simulated),
+        "evaluation": evaluation_table(analysis),
+        "evaluated": "" if analysis.evaluation is None else count(analysis.evaluation.num_trials),
+        "calibration": calibration_table(analysis),
+        "calibration_p_value": "" if analysis.fit is None else p_value(analysis.fit.calibration_p_value),
+        "surprises": surprise_table(analysis),
+        "bias": bias_table(analysis),
+        "bias_trials": "" if analysis.bias is None else count(analysis.bias.num_trials),
+        "ratio": ratio_table(analysis),
+        "wrong_weights": wrong_weights_table(analysis),
+        "moving": influence_table(analysis),
+        "diagnostics": [diagnostics_table(analysis, method) for method in analysis.comparison.estimates],
+        "drift": drift_table(analysis),
+    }
 
 
 def _plain_texts(texts: Any) -> list[str]:
@@ -91,10 +123,12 @@ def _pictures(analysis: Analysis) -> dict[str, Any]:
     from markupsafe import Markup
 
     labels, fit, bias, moved = analysis.labels, analysis.fit, analysis.bias, analysis.influence
+    answer = f"Estimates with their intervals, and raw means, as in the table of estimates. {answer_sentence(analysis)}"
     forest = plot_estimates(analysis.comparison, labels, recommended=analysis.recommended.method)
     compared = analysis.decisions and analysis.decisions.contrasts
     running = plot_running_means(analysis.log.history, labels, estimate=analysis.estimate)
     drawn = {
+        "answer_picture": (plot_answer(analysis), answer),
         "forest": (forest, "Estimates of every method with their intervals, arm by arm"),
         "contrast_picture": (
             compared and plot_contrasts(compared, labels),

@@ -7,24 +7,59 @@ import numpy as np
 
 from jaxbias.analysis.findings import Analysis
 from jaxbias.estimators.estimate import Estimate
+from jaxbias.reporting.decisions import compare_with_control, contrast_rows
 from jaxbias.reporting.extremes import shown_arms
-from jaxbias.reporting.formatting import NONE, count, figure, given, interval, number, probability, share_decimals
+from jaxbias.reporting.formatting import count, count_pulls, figure, given, interval, number, p_value, probability, share_decimals
+from jaxbias.reporting.plots.answer import raw_means
 from jaxbias.reporting.statuses import describe_status
 
 
 def main_table(analysis: Analysis) -> dict[str, Any]:
-    """Arm, pulls, the sample mean, the recommended estimate, then the others; of many arms, `others` are those in between."""
-    estimates, pulls = analysis.comparison.estimates, np.asarray(analysis.comparison.pulls)
-    methods = list(dict.fromkeys(["sample_mean", analysis.recommended.method, *estimates]))
-    errors, rows = share_decimals(analysis.estimate.stderr), []
-    for arm in shown_arms(analysis, all_arms=True):
-        cells = [_cell(estimates[method], arm, errors[arm]) for method in methods if method in estimates]
-        if "sample_mean" not in estimates:  # it is shown even if it was not asked for
-            cells.insert(0, _sample_mean_cell(analysis, arm, errors[arm]))
-        rows.append({"arm": arm, "pulls": count(pulls[arm]), "cells": cells})
+    """Each arm with its recommended estimate, its raw mean and its lift over the control; of many arms, `others` are in between.
+
+    Where no arm has a lift, the difference to the control takes its place.
+    """
+    pulls, raw, errors = np.asarray(analysis.comparison.pulls), raw_means(analysis), share_decimals(analysis.estimate.stderr)
+    compared = {row["arm"]: row for row in contrast_rows(analysis)}
+    lifts = any(row["lift_ends"] for row in compared.values())
+    rows = [
+        {
+            "arm": arm,
+            "pulls": count_pulls(pulls[arm]),
+            "estimate": _cell(analysis.estimate, arm, errors[arm]),
+            "raw": number(raw[arm], errors[arm]),
+            **_against(analysis, arm, compared.get(arm), lifts),
+        }
+        for arm in shown_arms(analysis, all_arms=True)
+    ]
     shown = shown_arms(analysis)
     parts = {"rows": [row for row in rows if row["arm"] in shown], "others": [row for row in rows if row["arm"] not in shown]}
-    return {"methods": methods, "shown": shown, **parts}
+    return {"shown": shown, "against": "lift" if lifts else "difference", **parts}
+
+
+def _against(analysis: Analysis, arm: int, row: dict[str, Any] | None, lifts: bool) -> dict[str, str]:
+    """The lift or the difference to the control, its p-value, and what that shows."""
+    if row is None:
+        return {"verdict": "control", "lift": "", "lift_ends": "", "p_value": ""}
+    groups = compare_with_control(analysis)
+    verdict = "better" if arm in groups.better else "worse" if arm in groups.worse else ""
+    difference = row["difference"].split(" ± ")[0]
+    value, ends = (row["lift"], row["lift_ends"]) if lifts else (difference, row["ends"])
+    assert analysis.decisions is not None
+    assert analysis.decisions.contrasts is not None
+    chance = float(np.asarray(analysis.decisions.contrasts.p_adjusted)[arm])
+    said = "" if math.isnan(chance) else p_value(chance)
+    return {"verdict": verdict, "lift": value, "lift_ends": ends, "p_value": said}
+
+
+def methods_table(analysis: Analysis) -> dict[str, Any]:
+    """The recommended estimate, then every other."""
+    estimates, errors = analysis.comparison.estimates, share_decimals(analysis.estimate.stderr)
+    methods = list(dict.fromkeys([analysis.recommended.method, *estimates]))
+    rows = [
+        {"arm": arm, "cells": [_cell(estimates[method], arm, errors[arm]) for method in methods]} for arm in shown_arms(analysis)
+    ]
+    return {"methods": methods, "rows": rows}
 
 
 def _cell(estimate: Estimate, arm: int, stderr: float) -> dict[str, Any]:
@@ -36,13 +71,6 @@ def _cell(estimate: Estimate, arm: int, stderr: float) -> dict[str, Any]:
         "ends": "" if math.isnan(mean) else interval(lower, upper, stderr),
         "doubtful": not bool(np.asarray(estimate.converged)[arm]),
     }
-
-
-def _sample_mean_cell(analysis: Analysis, arm: int, stderr: float) -> dict[str, Any]:
-    history = analysis.log.history
-    rewards = np.asarray(history.rewards, np.float64)[np.asarray(history.arms) == arm]
-    mean = number(rewards.mean(), stderr) if len(rewards) else NONE
-    return {"method": "sample_mean", "mean": mean, "ends": "", "doubtful": False}
 
 
 def evaluation_table(analysis: Analysis) -> list[list[str]]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxbias._core.files import written_whole
 from jaxbias.reporting.formatting import NONE, count, figure, given, level, number, percent, share_decimals
 from jaxbias.reporting.labels import plain_text
@@ -52,6 +54,23 @@ def plan_sentences(plan: "Plan") -> list[str]:
     return found
 
 
+def plan_answer(plan: "Plan") -> str:
+    """The goal reached with the fewest steps; without goals, the design that loses least and the one that teaches most."""
+    reached = [target for target in plan.targets if target.steps is not None]
+    if plan.targets:
+        return describe_target(min(reached, key=lambda target: target.steps or 0) if reached else plan.targets[0])
+    known = [design for design in plan.designs if np.isfinite(design.half_width)]
+    if not known:
+        return "No design has an interval of the difference."
+    least, sharpest = min(known, key=lambda one: one.regret / one.steps), min(known, key=lambda one: one.half_width)
+    width = f"a half-width of {number(sharpest.half_width, sharpest.half_width_stderr)}"
+    loss = f"{number(least.regret / least.steps, least.regret_stderr / least.steps)} a step"
+    if least is sharpest:
+        return f"{least.policy} with {count(least.steps)} steps loses least, {loss}, and teaches most: {width}."
+    first = f"{least.policy} with {count(least.steps)} steps loses least, {loss}"
+    return f"{first}; {sharpest.policy} with {count(sharpest.steps)} steps teaches most: {width}."
+
+
 def describe_target(target: "Target") -> str:
     """One goal: the number of steps, or how far the most steps came."""
     word = {"half_width": "a half-width", "power": "a power"}[target.figure]
@@ -89,7 +108,8 @@ def render_plan(plan: "Plan", command: str | None = None) -> str:
         "plan.html",
         headers=HEADERS,
         rows=[[plain_text(cell) for cell in row] for row in plan_rows(plan)],
-        sentences=[plain_text(sentence) for sentence in plan_sentences(plan)],
+        answer=plain_text(plan_answer(plan)),
+        sentences=[plain_text(sentence) for sentence in plan_sentences(plan) if sentence != plan_answer(plan)],
         logs=count(max((design.logs for design in plan.designs), default=0)) or NONE,
         picture=Markup(picture) if plan.designs else None,
         repeat={

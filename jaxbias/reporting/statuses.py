@@ -27,10 +27,12 @@ def describe_status(analysis: Analysis, method: str, arm: int) -> str:
     return WORDS[analysis.status(method, arm)]
 
 
-def describe_doubts(analysis: Analysis) -> list[str]:
-    """Which figures of every method cannot be believed, and why: one phrase for each method and status."""
+def describe_doubts(analysis: Analysis, only: str | None = None) -> list[str]:
+    """Which figures of every method, or of one, cannot be believed, and why: one phrase for each method and status."""
     groups: dict[tuple[str, str], list[str]] = {}
     for method, estimate in analysis.comparison.estimates.items():
+        if only not in (None, method):
+            continue
         for arm in np.flatnonzero(~np.asarray(estimate.converged)):
             groups.setdefault((method, describe_status(analysis, method, int(arm))), []).append(analysis.labels[arm])
     return [f"{method} of {name_some(labels)} ({status})" for (method, status), labels in groups.items()]

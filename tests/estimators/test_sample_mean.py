@@ -107,3 +107,21 @@ def test_bad_input_is_named(change, argument, message, unchecked):
     with pytest.raises(jb.ArgumentError, match=message) as refused:
         jb.sample_mean(**(dict(history=log()) | change))
     assert refused.value.argument == argument
+
+
+def test_a_family_whose_means_do_not_include_one_half():
+    """Ratings from 1 to 5: rewards are judged at a mean that the family has."""
+
+    class Ratings:
+        mean_range = (1.0, 5.0)
+
+        def sample(self, key, mean):
+            return 1 + jax.random.binomial(key, 4.0, (mean - 1) / 4)
+
+        def log_prob(self, reward, mean):
+            return jax.scipy.stats.binom.logpmf(reward - 1, 4.0, (mean - 1) / 4)
+
+    found = jb.sample_mean(log([0, 1, 0], [2.0, 5.0, 3.0], 2), Ratings())
+    np.testing.assert_allclose(found.mean, [2.5, 5.0])
+    with pytest.raises(jb.ArgumentError, match="cannot give"):
+        jb.sample_mean(log([0, 1], [2.0, 6.0], 2), Ratings())

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxbias.paper import SPECS
-from jaxbias.paper.experiments import METHODS, POLICIES, Experiment, Result
+from jaxbias.paper.experiments import METHODS, Experiment, Result
+from jaxbias.paper.policies import POLICIES
 from jaxbias.paper.run import ORDER
 from jaxbias.paper.spec import FAR, Entry, figure, in_percent, judge, largest_in_errors, less, percent
 from jaxbias.paper.summaries import Figure
@@ -37,6 +38,21 @@ def test_four_combined_errors_are_chance(away, verdict):
     error = math.hypot(0.001, 0.01)
     assert cell(0.25 - 0.005 - away * error, 0.001, paper=0.25, expects="agrees").verdict == verdict
     assert cell(0.25 + 0.005 + away * error, 0.001, paper=0.25, expects="agrees").verdict == verdict
+
+
+def test_few_trials_cannot_tell():
+    """-76% +- 29 beside a printed 6.2% is within four combined errors, and says nothing."""
+    noisy = cell(-76.0, 29.0, paper=6.2, digit=0.1, trials=50, unit="%", expects="agrees")
+    assert noisy.sigmas < FAR
+    assert (noisy.verdict, noisy.resolution) == (
+        "too noisy",
+        pytest.approx(FAR * 29 * math.hypot(1, math.sqrt(50 / 1000)) + 0.05),
+    )
+    assert cell(-6.0, 6.0, paper=6.2, digit=0.1, trials=1000, unit="%", expects="agrees").verdict == "agrees"
+    assert cell(99.0, 6.0, paper=6.2, digit=0.1, trials=1000, unit="%", expects="agrees").verdict == "DISAGREES"
+    assert cell(-0.2, 0.04, paper=-0.26, trials=1000, expects="agrees").verdict == "too noisy"  # four errors of 0.057 are more
+    assert cell(-0.2, 0.02, paper=-0.26, trials=1000, expects="agrees").verdict == "agrees"
+    assert cell(0.01, 0.001, paper=0.0, trials=1000, expects="agrees").verdict == "agrees"  # two printed digits are always free
 
 
 def test_what_is_explained_is_no_failure_and_says_whether_it_differs():

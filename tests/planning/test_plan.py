@@ -13,6 +13,7 @@ from jaxbias.estimators.inversion.question import ask, weigh
 from jaxbias.estimators.inversion.together import PLACES, invert_together, pool_anchors
 from jaxbias.planning import entry
 from jaxbias.planning.measuring import average
+from jaxbias.reporting.planning import plan_answer
 
 KEY, MEAN, FAMILY = jax.random.key(0), [1.0, 0.0], jb.Normal(sigma=1.0)
 POLICIES = {"greedy": jb.Greedy(), "uniform": jb.Uniform()}
@@ -119,7 +120,8 @@ def test_finished_designs_are_not_measured_again(tmp_path, found, monkeypatch):
 
 def test_printed_and_as_a_frame(found):
     lines = str(found).splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["greedy", "20"], ["uniform", "20"]]
+    assert lines[0] == plan_answer(found)
+    assert [line.split()[:2] for line in lines[4:6]] == [["greedy", "20"], ["uniform", "20"]]
     frame = found.to_frame()
     assert list(frame["policy"]) == ["greedy", "uniform"]
     assert {"regret", "bias", "half_width", "coverage", "power", "best_arm"} <= set(frame.columns)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -11,6 +12,8 @@ import pandas as pd
 import pytest
 
 import jaxbias as jb
+from jaxbias.reporting.answer import answer_sentence
+from jaxbias.reporting.formatting import p_value
 from jaxbias.reporting.page import render_report, write_report
 from jaxbias.reporting.sentences import sentences
 from tests.reporting.browser import BROWSER, Browser
@@ -24,18 +27,27 @@ HOSTILE = (
     "{{ 7 * 7 }}{% raw %}",
     "<!-- ]]> &lt;b&gt; \u202e reversed",
 )
+PAGES = {}  # drawn once for all tests, by the analysis
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 
 
-def analyse(labels, policy=POLICY, means=(1.0, 0.75, 0.5), num_steps=60, methods=METHODS, collected=None):
+def analyse(labels, policy=POLICY, means=(1.0, 0.75, 0.5), num_steps=60, methods=METHODS, collected=None, **options):
     history = jb.simulate(jax.random.key(1), collected or policy, FAMILY, list(means), num_steps=num_steps)
     frame = pd.DataFrame({"arm": [labels[arm] for arm in np.asarray(history.arms)], "reward": np.asarray(history.rewards)})
-    return jb.debias(jax.random.key(0), frame, policy, FAMILY, methods=methods, arms=list(labels))
+    return jb.debias(jax.random.key(0), frame, policy, FAMILY, methods=methods, arms=list(labels), **options)
 
 
 @pytest.fixture(scope="module")
 def plain():
     return analyse(("A", "B", "C"))
+
+
+@pytest.fixture(scope="module")
+def controlled():
+    """One arm that is much better than the control, and one that is like it; the control's mean is clear of 0."""
+    options = {"control": "today", "evaluate": False}
+    methods = ("sample_mean", "shrinkage", "test_inversion")  # the last simulates the tests
+    return analyse(("today", "better", "alike"), jb.EpsilonGreedy(epsilon=0.4), (1.0, 2.0, 1.0), 120, methods, **options)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +66,13 @@ def many():
         f"a label of thirty arms that is rather long, or without-any-blank-in-all-its-many-letters {arm}" for arm in range(30)
     ]
     return analyse(labels, jb.Uniform(), np.linspace(0, 1, 30), 400, ("sample_mean", "confidence_sequence"))
+
+
+def page_of(analysis):
+    """The page, drawn once for all tests."""
+    if id(analysis) not in PAGES:
+        PAGES[id(analysis)] = render_report(analysis, f"jaxbias debias {HOSTILE[0]}")
+    return PAGES[id(analysis)]
 
 
 class Reader(HTMLParser):
@@ -91,18 +110,48 @@ class Reader(HTMLParser):
 # What it says
 
 
+def figures_of(cell):
+    return [float(figure) for figure in re.findall(r"-?[\d.]+", cell)]
+
+
+def ends_of(estimate, arm):
+    return [float(part[arm]) for part in (estimate.mean, estimate.lower, estimate.upper)]
+
+
 def test_the_numbers_are_those_of_the_analysis(plain):
     rows = Reader(render_report(plain)).tables["estimates"]
-    names = [name.replace("\u200b", "").removesuffix(" (recommended)") for name in rows[0]]
-    assert names[:4] == ["arm", "pulls", "sample_mean", "mean_matching"]
-    assert sorted(names[2:]) == sorted(METHODS)
-    for arm, (label, pulls, *cells) in enumerate(rows[1:]):
-        assert (label, int(pulls)) == (plain.labels[arm], plain.comparison.pulls[arm])
-        for method, cell in zip(names[2:], cells, strict=True):
-            estimate = plain.comparison.estimates[method]
-            shown = [float(figure) for figure in re.findall(r"-?[\d.]+", cell)]
-            expected = [float(part[arm]) for part in (estimate.mean, estimate.lower, estimate.upper)]
-            assert shown == pytest.approx(expected, abs=0.00501)  # two decimals, as its error of 0.2 deserves
+    assert rows[0] == ["arm", "estimate", "raw mean"]
+    raw = plain.comparison.estimates["sample_mean"].mean
+    for arm, (label, cell, mean) in enumerate(rows[1:]):
+        assert label == f"{plain.labels[arm]} {plain.comparison.pulls[arm]} pulls"
+        assert figures_of(cell) == pytest.approx(ends_of(plain.estimate, arm), abs=0.00501)  # two decimals, as its error deserves
+        assert float(mean) == pytest.approx(float(raw[arm]), abs=0.00501)
+
+
+def test_every_method_is_in_the_evidence(plain):
+    rows = Reader(render_report(plain)).tables["methods"]
+    names = [name.replace("\u200b", "") for name in rows[0]]
+    assert names[:2] == ["arm", plain.recommended.method]
+    assert sorted(names[1:]) == sorted(METHODS)
+    for arm, (label, *cells) in enumerate(rows[1:]):
+        assert label == plain.labels[arm]
+        for method, cell in zip(names[1:], cells, strict=True):
+            assert figures_of(cell) == pytest.approx(ends_of(plain.comparison.estimates[method], arm), abs=0.00501)
+
+
+def test_the_lift_over_the_control_is_in_the_table(controlled):
+    rows = Reader(render_report(controlled)).tables["estimates"]
+    assert rows[0] == ["arm", "estimate", "raw mean", "lift"]
+    found = controlled.decisions.contrasts
+    adjusted = np.asarray(found.p_adjusted).tolist()
+    assert rows[1][3] == "control"
+    for arm in (1, 2):
+        lift, chance = rows[arm + 1][3].split(" p ")
+        expected = [100 * float(np.asarray(part)[arm]) for part in (found.lift, found.lift_lower, found.lift_upper)]
+        assert figures_of(lift) == pytest.approx(expected, abs=0.501)
+        assert chance.split(",")[0] in p_value(adjusted[arm])
+        assert ("better" in chance) == (adjusted[arm] < 0.05)
+    assert adjusted[1] < 0.001 < 0.05 < adjusted[2]
 
 
 def test_bias_calibration_and_surprises_are_those_of_the_analysis(plain):
@@ -134,7 +183,7 @@ def test_the_rows_that_move_the_estimates_most(plain):
 
 def test_the_words_are_those_of_the_terminal(plain):
     page = html.unescape(render_report(plain, "jaxbias debias 'my log.csv' --seed 0"))
-    for sentence in sentences(plain):
+    for sentence in [answer_sentence(plain), *sentences(plain)]:
         assert sentence in page
     repeat = page.split('<dl id="repeat">')[1]
     for words in (
@@ -157,7 +206,8 @@ def test_what_is_not_to_be_trusted_says_so_first(misfit):
     assert "The log cannot come from Greedy" in banner
     assert page.index('class="banner"') < page.index("<table")
     assert page.count("The log cannot come from Greedy") == 1
-    rows = Reader(render_report(misfit)).tables["estimates"]
+    assert '<h1 class="alarm">Do not decide from these figures yet: ' in page
+    rows = Reader(render_report(misfit)).tables["methods"]
     assert [name for name in rows[0] if "†" in name] == ["mean_matching\N{NO-BREAK SPACE}†"]
     assert "† Relies on the policy" in page
 
@@ -165,7 +215,6 @@ def test_what_is_not_to_be_trusted_says_so_first(misfit):
 def test_the_sample_mean_is_shown_even_if_it_was_not_asked_for(plain):
     alone = dataclasses.replace(plain.comparison, estimates={"mean_matching": plain.comparison.estimates["mean_matching"]})
     rows = Reader(render_report(dataclasses.replace(plain, comparison=alone))).tables["estimates"]
-    assert rows[0][2:] == ["sample_mean", "mean_matching (recommended)"]
     history = plain.log.history
     means = [np.mean(np.asarray(history.rewards)[np.asarray(history.arms) == arm]) for arm in range(3)]
     assert [float(row[2]) for row in rows[1:]] == pytest.approx(means, abs=0.00501)
@@ -174,7 +223,8 @@ def test_the_sample_mean_is_shown_even_if_it_was_not_asked_for(plain):
 def test_an_analysis_without_a_policy_is_a_page_too(plain):
     found = analyse(("A", "B", "C"), None, methods=("sample_mean", "confidence_sequence"), collected=jb.Uniform())
     page = render_report(found)
-    assert "The policy was not given, so there is nothing to check." in page
+    assert "The policy that chose the arms was not given" in page
+    assert "Not known: no policy was given" in page
     assert "Not estimated: it needs a policy" in page
     assert "<dt>policy</dt><dd>not given</dd>" in page
 
@@ -195,12 +245,45 @@ def test_a_policy_of_ones_own_has_no_address_in_it(plain):
     assert "rate=0.5" in page
 
 
+# The order in which it says it, for eyes and for screen readers
+
+
+@pytest.mark.parametrize("which", ["plain", "misfit", "controlled", "many"])
+def test_the_answer_comes_first_and_the_diagnostics_last(request, which):
+    analysis = request.getfixturevalue(which)
+    page = page_of(analysis)
+    parts = ["<h1", "<svg", '<table id="estimates"', ">Evidence</h2>", 'id="fit"', ">Diagnostics</h2>", 'id="repeat"']
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert html.unescape(re.search(r"<h1[^>]*>(.*?)</h1>", page)[1]) == " ".join(answer_sentence(analysis).split())
+    assert page.count("<h1") == 1
+    first_fold = page.index("<details")
+    assert page.index('id="methods"') > first_fold
+    assert page.index('id="diagnostics"') > page.index(">Diagnostics</h2>")
+    assert re.search(r"<details[^>]*\bopen\b", page) is None
+
+
+@pytest.mark.parametrize("which", ["plain", "misfit", "controlled", "many"])
+def test_a_screen_reader_finds_headings_captions_and_pictures_with_words(request, which):
+    page = page_of(request.getfixturevalue(which))
+    levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
+    assert levels[0] == 1
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+    for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
+        assert re.search(r"<caption.*?>\s*\S", table)
+        assert all("scope=" in head for head in re.findall(r"<th[ >][^>]*", table))
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert pictures
+    assert all('role="img"' in picture and re.search(r"<title>[^<]{20,}</title>", picture) for picture in pictures)
+    assert all(re.search(r"<summary>.*\S.*</summary>", part) for part in page.split("<details")[1:])
+
+
 # Nothing in it does anything
 
 
 @pytest.mark.parametrize("which", ["plain", "misfit", "hostile"])
 def test_nothing_is_fetched_or_run(request, which):
-    reader = Reader(render_report(request.getfixturevalue(which), "jaxbias debias '<script>'"))
+    reader = Reader(page_of(request.getfixturevalue(which)))
     assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form", "a"} & set(reader.tags)
     assert not [name for name, _ in reader.attributes if name.startswith("on") or name == "src"]
     assert all(value.startswith("#") for name, value in reader.attributes if name == "href")
@@ -252,14 +335,16 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def pages(plain, misfit, hostile, many, tmp_path_factory):
+def pages(plain, misfit, hostile, many, controlled, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
-    for name, analysis in {"plain": plain, "misfit": misfit, "hostile": hostile, "many": many}.items():
-        write_report(analysis, folder / f"{name}.html", command=f"jaxbias debias {HOSTILE[0]}")
+    found = {"plain": plain, "misfit": misfit, "hostile": hostile, "many": many, "controlled": controlled}
+    for name, analysis in found.items():
+        (folder / f"{name}.html").write_text(page_of(analysis), encoding="utf-8")
     return folder
 
 
-NAMES = ("plain", "misfit", "hostile", "many")
+OPEN = "document.querySelectorAll('details').forEach(part => part.open = true)"
+NAMES = ("plain", "misfit", "hostile", "many", "controlled")
 
 
 @needs_browser
@@ -273,6 +358,8 @@ def test_a_page_fits_its_window_and_asks_for_nothing(browser, pages, name, width
     assert browser.complaints == []
     assert browser.ask("document.title").startswith("jaxbias: ")
     assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    browser.ask(OPEN)
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
     assert browser.ask("getComputedStyle(document.body).display") == "block"
     paper = "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
     assert browser.ask("getComputedStyle(document.documentElement).backgroundColor") == paper
@@ -283,8 +370,25 @@ def test_a_page_fits_its_window_and_asks_for_nothing(browser, pages, name, width
 
 @needs_browser
 @pytest.mark.parametrize("name", NAMES)
+def test_the_recommended_column_is_whole_on_a_phone(browser, pages, name):
+    browser.open((pages / f"{name}.html").as_uri(), width=390)
+    assert browser.ask("document.documentElement.scrollWidth") <= 390
+    ends = browser.ask("""[...document.querySelectorAll("#estimates .first")].flatMap(cell => {
+        const box = cell.getBoundingClientRect();
+        return [box.left, box.right];
+    })""")
+    assert len(ends) > 2
+    assert min(ends) >= 0
+    assert max(ends) <= 390
+    cut = """(table => table.parentElement.scrollWidth > table.parentElement.clientWidth)(document.querySelector("#estimates"))"""
+    assert not browser.ask(cut)  # nothing else of the table is cut off either
+
+
+@needs_browser
+@pytest.mark.parametrize("name", NAMES)
 def test_no_letters_of_a_picture_are_cut_off(browser, pages, name):
     browser.open((pages / f"{name}.html").as_uri(), width=390)
+    browser.ask(OPEN)
     outside = """[...document.querySelectorAll("svg text")].filter(text => {
         const [inner, outer] = [text.getBoundingClientRect(), text.closest("svg").getBoundingClientRect()];
         return inner.left < outer.left - 2 || inner.right > outer.right + 2 || inner.bottom > outer.bottom + 2;
@@ -306,7 +410,7 @@ def test_it_prints_on_a_few_pages(browser, pages, name):
     browser.open((pages / f"{name}.html").as_uri(), scheme="dark")
     paper = browser.print()
     assert paper.startswith(b"%PDF")
-    assert len(re.findall(rb"/Type\s*/Page\b", paper)) <= {"plain": 6, "many": 12}[name]
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= {"plain": 7, "many": 15}[name]  # with what is folded on a screen
 
 
 @needs_browser

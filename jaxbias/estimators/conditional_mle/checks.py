@@ -16,7 +16,7 @@ from jaxbias.estimators.checks import check_family_of, check_level, check_reward
 from jaxbias.estimators.conjugate import has_conjugate
 from jaxbias.estimators.sigma import check_spread
 from jaxbias.history import History, by_trial, check_history, check_unit_rewards, check_whole, first_unpulled
-from jaxbias.likelihood import choice_log_probs, is_random
+from jaxbias.likelihood import choice_log_probs, is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, EpsilonGreedy, IndexPolicy, Policy, check_policy, policy_name
 from jaxbias.rewards import BaseFamily, Family, Normal, UnknownSigma
 
@@ -99,7 +99,8 @@ def _check_choices(history: History, policy: BasePolicy) -> None:
     if missing is not None:
         problem = f"has no pull of arm {missing[1]} in trial {missing[0]}"
         raise ArgumentError("history", history, "one with every arm pulled once or more", problem=problem)
-    log_probs, free = np.asarray(evaluate(_choices, policy, history)), ~np.asarray(history.forced)
+    replay = replayed_log_probs if history.draws is None else _choices
+    log_probs, free = np.asarray(evaluate(replay, policy, history)), ~np.asarray(history.forced)
     if history.draws is None and free.any() and not is_random(log_probs[free]):
         allowed = "one with random choices (tau > 0) for conditional_mle; mean_matching does not need them"
         raise ArgumentError("policy", policy, allowed, problem=f"is {policy}, whose choices are not random")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Status
 
 if TYPE_CHECKING:
     import pandas
 
 FIGURES = ("difference", "stderr", "lower", "upper", "p_value", "p_adjusted", "lift", "lift_lower", "lift_upper")
-PRINTED = ("difference", "lower", "upper", "p_value", "p_adjusted", "lift")
 
 
 @partial(
@@ -75,22 +75,5 @@ class Contrasts:
                 rows.append({**trial, **arms, **{name: float(getattr(self, name)[place]) for name in FIGURES}})
         return pandas.DataFrame(rows)
 
-    def __str__(self) -> str:
-        """The table of one log; of several, the averages over them."""
-        averages = {name: np.atleast_2d(getattr(self, name)).astype(float) for name in PRINTED}
-        averages = {name: values.mean(axis=0) for name, values in averages.items()}
-        lines = [f"{'arm':>4} {'against':>8}  {'difference':>10}  {'interval':^20}  {'p':>7}  {'adjusted':>8}  {'lift':>7}"]
-        pairs = zip(*(np.atleast_2d(arms)[0].tolist() for arms in (self.arm, self.control)), strict=True)
-        for place, (arm, control) in enumerate(pairs):
-            if arm != control:
-                lines.append(_line(arm, control, {name: values[place] for name, values in averages.items()}))
-        logs = f", averages over {np.shape(self.difference)[0]} logs" if np.ndim(self.difference) == 2 else ""
-        return "\n".join([*lines, "", f"Intervals of {100 * self.level:g}%, p-values adjusted by {self.adjust}{logs}."])
-
-
-def _line(arm: int, control: int, row: dict[str, Any]) -> str:
-    between = f"[{row['lower']:.3f}, {row['upper']:.3f}]"
-    lift = "-" if np.isnan(row["lift"]) else f"{row['lift']:+.1%}"
-    against = "best" if control < 0 else str(control)
-    figures = f"{row['difference']:>10.3f}  {between:^20}  {row['p_value']:>7.4f}  {row['p_adjusted']:>8.4f}  {lift:>7}"
-    return f"{arm:>4} {against:>8}  {figures}"
+    __str__ = as_text
+    _repr_html_ = as_html

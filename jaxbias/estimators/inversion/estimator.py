@@ -116,7 +116,7 @@ def estimate_of(tests: InvertedTests, weighted: Weighted, question: Question, le
     return _estimate(tests, weighted, question.history, question.family, level)
 
 
-@partial(compiled, static=("level",))
+@partial(compiled, static=("level",), pads=("history",))
 def _estimate(tests: InvertedTests, contrasts: Weighted, history: History, family: Any, level: float) -> Estimate:
     pulls = history.statistics.pulls[:, contrasts.arms]  # (trials, contrasts, few)
     used = (contrasts.weights != 0)[None]

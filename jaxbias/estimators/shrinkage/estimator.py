@@ -75,7 +75,7 @@ def shrinkage(history: History, family: Family, *, level: float = 0.95) -> Estim
     return only_one(estimate) if single else estimate
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def summarise_log(history: History) -> Summary:
     """What an arm's estimate is computed from."""
     statistics = history.statistics

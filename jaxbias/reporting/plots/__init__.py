@@ -1,5 +1,6 @@
 """Plots of a log and of its estimates, for a notebook or, as SVG, for a page."""
 
+from jaxbias.reporting.plots.answer import plot_answer as plot_answer
 from jaxbias.reporting.plots.bias import plot_bias as plot_bias
 from jaxbias.reporting.plots.canvas import to_png as to_png
 from jaxbias.reporting.plots.contrasts import plot_contrasts as plot_contrasts

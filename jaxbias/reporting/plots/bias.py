@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxbias.analysis.findings import Analysis
 from jaxbias.analysis.signs import CLEAR
 from jaxbias.bias.at_given_means import ArmBias
+from jaxbias.bias.measured import BiasSummary
 from jaxbias.estimators.estimate import Status
 from jaxbias.reporting.labels import short_names
+from jaxbias.reporting.plots.accepting import bias_of
 from jaxbias.reporting.plots.canvas import MUTED, SERIES, arm_axis, drawing, foremost, new_figure, segments
 from jaxbias.reporting.statuses import WORDS
 
@@ -18,12 +21,12 @@ if TYPE_CHECKING:
 ROW = 18  # points
 
 
-def plot_bias(bias: ArmBias, labels: Sequence[str] | None = None) -> "matplotlib.figure.Figure":
+def plot_bias(bias: ArmBias | BiasSummary | Analysis, labels: Sequence[str] | None = None) -> "matplotlib.figure.Figure":
     """Draws the estimated bias of every arm: thick for one, thin for three Monte Carlo standard errors to each side.
 
     Arguments:
-        bias: if it has more than 30 arms, those with the largest bias are drawn.
-        labels: the labels of the arms.
+        bias: from `measure_bias` or `bias_at`, or an analysis; of more than 30 arms, those with the largest bias are drawn.
+        labels: the labels of the arms; by default those of the analysis.
 
     >>> import jax, jaxbias as jb
     >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
@@ -31,6 +34,7 @@ def plot_bias(bias: ArmBias, labels: Sequence[str] | None = None) -> "matplotlib
     >>> len(plot_bias(found).axes)
     1
     """
+    bias, labels = bias_of(bias, labels)
     names = short_names(labels, len(bias.bias))
     arms, left_out = foremost(np.nan_to_num(np.abs(bias.bias), nan=-1.0))
     value, stderr = bias.bias[arms], np.nan_to_num(bias.stderr[arms])

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxbias.analysis.findings import Analysis
 from jaxbias.estimators.contrasts import Contrasts
 from jaxbias.reporting.labels import short_names
+from jaxbias.reporting.plots.accepting import part_of
 from jaxbias.reporting.plots.canvas import (
     MUTED,
     PAPER,
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 ROW = 22  # points
 
 
-def plot_contrasts(contrasts: Contrasts, labels: Sequence[str] | None = None) -> "matplotlib.figure.Figure":
+def plot_contrasts(contrasts: Contrasts | Analysis, labels: Sequence[str] | None = None) -> "matplotlib.figure.Figure":
     """Draws the difference of every arm to its control with its interval; filled where the adjusted p-value is small.
 
     Arguments:
-        contrasts: of one log; if there are more than 30, those with the largest differences are drawn.
-        labels: the labels of the arms.
+        contrasts: of one log, or an analysis with a control; of more than 30, those with the largest differences are drawn.
+        labels: the labels of the arms; by default those of the analysis.
 
     >>> import jax, jaxbias as jb
     >>> history = jb.simulate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], num_steps=16)
@@ -38,6 +40,7 @@ def plot_contrasts(contrasts: Contrasts, labels: Sequence[str] | None = None) ->
     >>> plot_contrasts(found, ["red", "blue"]).axes[0].get_xlabel()
     'difference to red'
     """
+    contrasts, labels = part_of(contrasts, "contrasts", Contrasts, labels, inside="decisions")
     check_one_log(np.shape(contrasts.difference), "contrasts", "difference")
     arms, controls = np.asarray(contrasts.arm), np.asarray(contrasts.control)
     there = np.flatnonzero(arms != controls)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxbias.analysis.findings import Analysis
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.registry import METHODS
 from jaxbias.reporting.formatting import count_pulls
 from jaxbias.reporting.labels import short_names
+from jaxbias.reporting.plots.accepting import comparison_of
 from jaxbias.reporting.plots.canvas import (
     DASHED,
     INK,
@@ -42,7 +44,7 @@ def mark_of(method: str) -> tuple[str, str]:
 
 
 def plot_estimates(
-    comparison: Comparison,
+    comparison: Comparison | Analysis | Estimate,
     labels: Sequence[str] | None = None,
     *,
     recommended: str | None = None,
@@ -51,9 +53,9 @@ def plot_estimates(
     """Draws every estimate of every arm with its interval; hollow where it is not to be believed.
 
     Arguments:
-        comparison: of one log; if it has more than 30 arms, the most pulled are drawn.
-        labels: the labels of the arms.
-        recommended: the method that is drawn first and thick.
+        comparison: of one log, an analysis of it, or one estimate; if it has more than 30 arms, the most pulled are drawn.
+        labels: the labels of the arms; by default those of the analysis.
+        recommended: the method that is drawn first and thick; by default that of the analysis.
         truth: (arms,), the true means, where they are known.
 
     >>> import jax, jaxbias as jb
@@ -63,6 +65,8 @@ def plot_estimates(
     >>> figure.axes[0].get_xlabel()
     'mean reward'
     """
+    comparison, labels, chosen = comparison_of(comparison, labels)
+    recommended = recommended or chosen
     check_one_log(np.shape(comparison.pulls), "comparison", "pulls")
     pulls = np.asarray(comparison.pulls)
     names = short_names(labels, len(pulls))
@@ -71,7 +75,7 @@ def plot_estimates(
     ends = {method: _ends(comparison.estimates[method], arms) for method in methods}
     pitch = float(np.clip(HEIGHT / (len(arms) * len(methods)), *PITCH))
     group = len(methods) * pitch + 8
-    words = [f"{names[arm]}\n{count_pulls(pulls[arm])}" if group > 24 else names[arm] for arm in arms]
+    words = [f"{names[arm]}\n{count_pulls(pulls[arm])}" if group > 24 and pulls.any() else names[arm] for arm in arms]
     with drawing():
         figure = new_figure(len(arms) * group + 60 + 13 * (len(methods) // 2 + 1))
         axes, tops = figure.subplots(), group * np.arange(len(arms))

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxbias.analysis.findings import Analysis
 from jaxbias.evaluation.figures import THIRDS, Evaluation
 from jaxbias.reporting.labels import short_names
+from jaxbias.reporting.plots.accepting import part_of
 from jaxbias.reporting.plots.canvas import MUTED, PAPER, arm_axis, drawing, foremost, new_figure, segments
 from jaxbias.reporting.plots.estimates import mark_of
 
@@ -19,20 +21,21 @@ LEGEND = 13  # points of a row of two methods
 THIRD_MARKS = ("<", "|", ">")  # few, middle, many pulls
 
 
-def plot_evaluation(evaluation: Evaluation, labels: Sequence[str] | None = None) -> "matplotlib.figure.Figure":
+def plot_evaluation(evaluation: Evaluation | Analysis, labels: Sequence[str] | None = None) -> "matplotlib.figure.Figure":
     """Draws the bias of every method and arm, the root mean squared error over that of the sample mean, and the coverage.
 
     Lines are two Monte Carlo standard errors to each side.
 
     Arguments:
-        evaluation: from `evaluate`; if it has more than 30 arms, those that are pulled most are drawn.
-        labels: the labels of the arms.
+        evaluation: from `evaluate`, or an analysis; if it has more than 30 arms, those that are pulled most are drawn.
+        labels: the labels of the arms; by default those of the analysis.
 
     >>> import jax, jaxbias as jb
     >>> found = jb.evaluate(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.75], 16, methods=["sample_mean"], num_trials=50)
     >>> [axes.get_xlabel() for axes in plot_evaluation(found).axes]
     ['bias', "percent of the sample mean's error", 'percent of intervals']
     """
+    evaluation, labels = part_of(evaluation, "evaluation", Evaluation, labels)
     names, methods = short_names(labels, len(evaluation.mean)), list(evaluation.methods)
     arms, left_out = foremost(np.asarray(evaluation.pulls))
     group = len(methods) * PITCH + 8

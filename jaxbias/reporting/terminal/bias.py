@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jaxbias.analysis.signs import CLEAR, signs_of
-from jaxbias.reporting.formatting import average_count, count, figure, given, percent
-from jaxbias.reporting.labels import join
+from jaxbias.reporting.bias import bias_sentences, source_sentences
+from jaxbias.reporting.formatting import average_count, figure, given, percent
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.evaluation import ERRORS
 
 if TYPE_CHECKING:
     from jaxbias.bias.measured import BiasSummary
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def print_bias(summary: "BiasSummary", mean: Sequence[float], note: str = "") -> None:
     """Prints the bias of every arm, the joint bias, what they mean, and a note."""
     console = make_console()
-    table = make_table("Sample means", "arm", "mean", "average pulls", "bias", "MSE")
+    table = make_table(f"Sample means ({ERRORS})", "arm", "mean", "average pulls", "bias", "MSE")
     columns = (summary.pulls, summary.bias, summary.bias_stderr, summary.mse, summary.mse_stderr)
     for arm, (pulls, *figures) in enumerate(zip(*columns, strict=True)):
         add_row(console, table, str(arm), given(mean[arm]), average_count(pulls), *_two_figures(*figures))
@@ -26,13 +26,13 @@ def print_bias(summary: "BiasSummary", mean: Sequence[float], note: str = "") ->
     average = (summary.average_bias, summary.average_bias_stderr, summary.average_mse, summary.average_mse_stderr)
     add_row(console, table, "average", "", "", *_two_figures(*average))
     console.print(table)
-    joint = make_table("Joint bias", "arms below their mean", "share of trials")
+    joint = make_table(f"Joint bias ({ERRORS})", "arms below their mean", "share of trials")
     for low, (share, stderr) in enumerate(zip(summary.joint, summary.joint_stderr, strict=True)):
         add_row(console, joint, str(low), figure(share, stderr))
     console.print(joint)
     if summary.sources is not None:
         _print_sources(console, summary.sources)
-    for sentence in filter(None, [*_bias_sentences(summary), *_source_sentences(summary.sources), note]):
+    for sentence in filter(None, [*bias_sentences(summary), *source_sentences(summary.sources), note]):
         say(console, sentence)
 
 
@@ -41,59 +41,9 @@ def _two_figures(bias: float, bias_stderr: float, mse: float, mse_stderr: float)
 
 
 def _print_sources(console: Console, sources: "BiasSources") -> None:
-    table = make_table("Where the bias comes from", "arm", "sampling", "stopping", "reported in")
+    table = make_table(f"Where the bias comes from ({ERRORS})", "arm", "sampling", "stopping", "reported in")
     columns = (sources.sampling, sources.sampling_stderr, sources.stopping, sources.stopping_stderr)
     for arm, figures in enumerate(zip(*columns, strict=True)):
         share = "" if sources.chosen is None else percent(sources.chosen[arm])
         add_row(console, table, str(arm), *_two_figures(*figures), share)
     console.print(table)
-
-
-def _source_sentences(sources: "BiasSources | None") -> list[str]:
-    """The parts of the bias of the mean that is reported, with their signs."""
-    if sources is None or sources.reported is None:
-        return []
-    parts = (
-        ("sampling", sources.reported_sampling, sources.reported_sampling_stderr),
-        ("stopping", sources.reported_stopping, sources.reported_stopping_stderr),
-        ("choosing", sources.choosing, sources.choosing_stderr),
-    )
-    said = join([f"{name} {_signed(value, stderr)}" for name, value, stderr in parts])
-    return [
-        f"The sample mean that is reported is off by {_signed(sources.reported, sources.reported_stderr)} on average: {said}."
-    ]
-
-
-def _signed(value: float | None, stderr: float | None) -> str:
-    """A part of the bias, and whether its sign is clear."""
-    assert value is not None
-    assert stderr is not None
-    return figure(value, stderr) + ("" if abs(value) > CLEAR * stderr else " (not clear of 0)")
-
-
-def _bias_sentences(summary: "BiasSummary") -> list[str]:
-    """Which sample means are off, and how often they are too low together."""
-    if summary.num_trials < 2:
-        return ["One trial has no standard error: more are needed to tell a bias from chance."]
-    words = (
-        f"too low by more than {CLEAR} standard errors",
-        f"too high by more than {CLEAR} standard errors",
-        f"within {CLEAR} standard errors of right",
-    )
-    groups = zip(signs_of(summary.bias, summary.bias_stderr), words, strict=True)
-    signs = "; ".join(f"{_name_arms(arms, len(summary.bias))} {word}" for arms, word in groups if arms)
-    every, none = percent(summary.joint[-1]), percent(summary.joint[0])
-    return [
-        f"On average over {count(summary.num_trials)} trials, {signs}.",
-        f"In {every} of trials every sample mean came out below its mean; in {none} none did.",
-        f"A trial loses {figure(summary.regret, summary.regret_stderr)} against pulling the best arm only, "
-        f"which gets {figure(100 * summary.best_share, 100 * summary.best_share_stderr, unit='%')} of the pulls.",
-    ]
-
-
-def _name_arms(arms: Sequence[int], num_arms: int) -> str:
-    if len(arms) == num_arms:
-        return "the sample mean of every arm is"
-    if len(arms) == 1:
-        return f"the sample mean of arm {arms[0]} is"
-    return f"the sample means of arms {join([str(arm) for arm in arms])} are"

@@ -10,27 +10,33 @@ from jaxbias.reporting.extremes import describe_rest, shown_arms
 from jaxbias.reporting.formatting import count, figure, interval, level, number
 from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.evaluation import ERRORS as MONTE_CARLO
 from jaxbias.reporting.terminal.evaluation import print_averages, print_by_pulls
 
 if TYPE_CHECKING:
     from jaxbias.analysis.findings import Analysis
 
-EVALUATION_TITLE = "How the methods do on logs simulated at these estimates"
+ERRORS = "\N{PLUS-MINUS SIGN} standard error"
+EVALUATION_TITLE = f"How the methods do on logs simulated at these estimates ({MONTE_CARLO})"
 MOST_ARMS = 10  # for which every method is printed; with more arms, only the recommended one and the sample mean
 
 
-def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str, all_arms: bool = False) -> None:
-    """Prints whether the policy fits, the corrected means, the estimates of every method, and what they mean.
+def print_debias(
+    analysis: "Analysis", note: str = "", name_of: NameOf = str, all_arms: bool = False, details: bool = False
+) -> None:
+    """Prints the answer, the corrected means, every arm against the control, and what else the log shows.
 
-    `name_of` says how the reader calls an argument of the library; `all_arms`, whether every one of many arms is printed.
+    `name_of` says how the reader calls an argument of the library; `all_arms`, whether every one of many arms is printed;
+    `details`, whether the estimates of every method follow, and how each does on logs like this one.
     """
-    from jaxbias.reporting.causes import cause_sentences  # here, as these modules import JAX
-    from jaxbias.reporting.sentences import describe_distrust, sentences
-    from jaxbias.reporting.statuses import describe_doubts
+    from jaxbias.reporting.answer import answer_sentence  # here, as these modules import JAX
+    from jaxbias.reporting.causes import cause_sentences
+    from jaxbias.reporting.sentences import sentences
 
     console, found = make_console(), sentences(analysis, name_of)
-    before = 1 + len(cause_sentences(analysis.causes))  # the verdict and its causes
-    for sentence in found[:before]:
+    verdict = 1 + len(cause_sentences(analysis.causes))  # sentences about the policy; they come first where it does not fit
+    before = 0 if analysis.trusted else verdict
+    for sentence in [answer_sentence(analysis), *found[:before]]:
         say(console, sentence)
     shown = shown_arms(analysis, all_arms)
     _print_main(console, analysis, shown)
@@ -38,28 +44,49 @@ def print_debias(analysis: "Analysis", note: str = "", name_of: NameOf = str, al
     if rest := describe_rest(len(analysis.labels), len(shown), where):
         say(console, rest)
     _print_contrasts(console, analysis, shown)
+    for sentence in [*found[before:], *_fitted_sentences(analysis)]:
+        say(console, sentence)
+    if details:
+        _print_details(console, analysis, name_of)
+    else:
+        said = "prints the estimates of every method, and how each does on logs like this one"
+        say(console, f"{name_of('details')} {said}.")
+    if note:
+        say(console, note)
+
+
+def _fitted_sentences(analysis: "Analysis") -> list[str]:
+    """The settings that were estimated, and reasons for distrust that no other sentence gives."""
+    from jaxbias.reporting.sentences import describe_distrust, sentences
+
+    fitted = [
+        f"{name} was estimated from the log: {number(value.value)} {interval(value.lower, value.upper)}."
+        for name, value in analysis.fitted.items()
+    ]
+    found = sentences(analysis)
+    return fitted + [reason for reason in describe_distrust(analysis) if reason not in found]
+
+
+def _print_details(console: Console, analysis: "Analysis", name_of: NameOf) -> None:
+    """The estimates of every method, which of them are not to be believed, the evaluation, and what does not apply."""
+    from jaxbias.reporting.statuses import describe_doubts
+
     if len(analysis.labels) <= MOST_ARMS:
         _print_methods(console, analysis)
         for doubt in describe_doubts(analysis):
             say(console, f"* Not to be believed: {doubt}.")
-    elif not rest:
-        say(
-            console, f"Of {len(analysis.labels)} arms only the recommended estimate is printed; the report and the JSON have all."
-        )
+    else:
+        only = f"Of {len(analysis.labels)} arms only the recommended estimate is printed"
+        say(console, f"{only}; the report and the JSON document have all methods.")
     if analysis.evaluation is not None:
         print_averages(console, analysis.evaluation, EVALUATION_TITLE)
         print_by_pulls(console, analysis.evaluation)
-    for name, fitted in analysis.fitted.items():
-        ends = interval(fitted.lower, fitted.upper)
-        say(console, f"{name} was estimated from the log: {number(fitted.value)} {ends}.")
-    distrust = [reason for reason in describe_distrust(analysis) if reason not in found]
-    reasons = [f"{method} does not apply: {why.describe(name_of)}." for method, why in analysis.comparison.reasons.items()]
-    for sentence in filter(None, [*found[before:], *distrust, *reasons, note]):
-        say(console, sentence)
+    for method, why in analysis.comparison.reasons.items():
+        say(console, f"{method} does not apply: {why.describe(name_of)}.")
 
 
 def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> None:
-    title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method}"
+    title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method} ({ERRORS})"
     columns = (
         "arm",
         "pulls",
@@ -74,7 +101,7 @@ def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> Non
     for arm in shown:
         name = names[arm]
         naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
-        off = "" if bias is None else figure(bias.bias[arm], bias.stderr[arm])
+        off = "" if bias is None else number(bias.bias[arm], bias.stderr[arm])  # its error is in the JSON document and the report
         add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
     console.print(table)
 
@@ -86,7 +113,7 @@ def _print_contrasts(console: Console, analysis: "Analysis", shown: Any) -> None
     if not rows or analysis.decisions is None or analysis.decisions.control is None:
         return
     columns = ("arm", "difference", f"{level(analysis.comparison.level)} interval", "lift", "interval", "p", "adjusted")
-    table = make_table(f"Against {names[analysis.decisions.control]}", *columns, left=(0,))
+    table = make_table(f"Against {names[analysis.decisions.control]} ({ERRORS})", *columns, left=(0,))
     for row in (row for row in rows if row["arm"] in set(shown)):
         figures = [row[name] for name in ("difference", "ends", "lift", "lift_ends", "p_value", "p_adjusted")]
         add_row(console, table, names[row["arm"]], *figures)
@@ -95,7 +122,7 @@ def _print_contrasts(console: Console, analysis: "Analysis", shown: Any) -> None
 
 def _print_methods(console: Console, analysis: "Analysis") -> None:
     columns = ("arm", "method", "estimate", f"{level(analysis.comparison.level)} interval", "")
-    table = make_table("Every method (> the recommended one)", *columns, left=(0, 1, 4))
+    table = make_table(f"Every method (> the recommended one; {ERRORS})", *columns, left=(0, 1, 4))
     table.columns[1].no_wrap = True
     for arm, name in enumerate(_names(analysis)):
         for place, (method, estimate) in enumerate(analysis.comparison.estimates.items()):

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from jaxbias.evaluation import Evaluation
 
 MISSES = "interval too low, too high"
-BY_PULLS = "Root mean squared error by pulls, in percent of the sample mean's"
+ERRORS = "\N{PLUS-MINUS SIGN} Monte Carlo standard error"
+BY_PULLS = f"Root mean squared error by pulls, in percent of the sample mean's ({ERRORS})"
 WHOLE = 10.0  # an error of this size is printed without decimals
 THIRDS = ("few", "middle", "many")  # as in `evaluation/figures.py`, which imports JAX
 AVERAGES = ("average_bias", "rms_bias", "average_mse", "average_width")
@@ -20,9 +21,9 @@ AVERAGES = ("average_bias", "rms_bias", "average_mse", "average_width")
 def print_evaluation(evaluation: "Evaluation", reasons: dict[str, str]) -> None:
     """Prints the averages over arms of each method, then the figures of every arm, and which methods do not apply."""
     console, coverage = make_console(), f"coverage of {level(evaluation.level)}"
-    print_averages(console, evaluation, "Averages over arms")
+    print_averages(console, evaluation, f"Averages over arms ({ERRORS})")
     print_by_pulls(console, evaluation)
-    arms = make_table("Every arm", "method", "arm", "mean", "bias", "MSE", coverage, MISSES, left=(0,), whole=(0,))
+    arms = make_table(f"Every arm ({ERRORS})", "method", "arm", "mean", "bias", "MSE", coverage, MISSES, left=(0,), whole=(0,))
     for name, figures in evaluation.methods.items():
         for arm, mean in enumerate(evaluation.mean):
             two = (figure(getattr(figures, one)[arm], getattr(figures, f"{one}_stderr")[arm]) for one in ("bias", "mse"))
@@ -31,7 +32,7 @@ def print_evaluation(evaluation: "Evaluation", reasons: dict[str, str]) -> None:
             add_row(console, arms, name if arm == 0 else "", str(arm), given(float(mean)), *two, covered, missed)
         arms.add_section()
     console.print(arms)
-    say(console, f"{count(evaluation.num_trials)} simulated logs; \N{PLUS-MINUS SIGN} is the Monte Carlo standard error.")
+    say(console, f"{count(evaluation.num_trials)} simulated logs.")
     for name, reason in reasons.items():
         say(console, f"{name} does not apply: {reason}")
 

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from jaxbias.reporting.planning import HEADERS, plan_rows, plan_sentences
+from jaxbias.reporting.planning import HEADERS, plan_answer, plan_rows, plan_sentences
 from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.evaluation import ERRORS
 
 if TYPE_CHECKING:
     from jaxbias.planning.results import Plan
@@ -14,13 +15,16 @@ PARTS = {"What the designs earn": (0, 1, 2, 3, 7), "What they teach about the di
 
 def print_plan(plan: "Plan", note: str = "") -> None:
     """Prints the designs, then which numbers of steps reach the goals."""
-    console = make_console()
+    console, answer = make_console(), plan_answer(plan)
+    say(console, answer)
     if plan.designs:
         for title, columns in PARTS.items():
-            table = make_table(title, *(HEADERS[column] for column in columns), left=(0,), whole=tuple(range(len(columns))))
+            table = make_table(
+                f"{title} ({ERRORS})", *(HEADERS[column] for column in columns), left=(0,), whole=tuple(range(len(columns)))
+            )
             for row in plan_rows(plan):
                 add_row(console, table, *(row[column] for column in columns))
             console.print(table)
-        say(console, "\N{PLUS-MINUS SIGN} is the Monte Carlo standard error.")
-    for sentence in [*plan_sentences(plan), *([note] if note else [])]:
+    rest = [sentence for sentence in plan_sentences(plan) if sentence != answer]
+    for sentence in [*rest, *([note] if note else [])]:
         say(console, sentence)

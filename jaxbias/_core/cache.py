@@ -38,9 +38,17 @@ def is_private(directory: Path) -> bool:
     return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
-def use_cache() -> None:
-    """Has JAX cache what it compiles in this process; without a directory that is this user's alone nothing is cached."""
-    directory = cache_directory()
+def use_cache(directory: str | Path | None = None) -> None:
+    """Keeps compiled programs in a directory, so that later processes start faster: a line for the start of a script or notebook.
+
+    Without it every new process compiles again what it uses. The command line calls it itself. Compiled programs are executed, so
+    that a directory which others can write to is not used; nor is any, without a message, where it cannot be written.
+
+    Arguments:
+        directory: by default $JAXBIAS_CACHE, or jaxbias in the system's cache directory (~/.cache/jaxbias on Linux). With
+            JAXBIAS_CACHE=off nothing is kept.
+    """
+    directory = cache_directory() if directory is None else Path(directory)
     if directory is None or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:

@@ -1,0 +1,162 @@
+"""The code blocks of the pages: found, run, and their outputs written back.
+
+    python docs/blocks.py docs/index.md README.md     # run the pages and write what they print into them
+    python docs/blocks.py                             # all pages that have code
+    python docs/blocks.py --check docs/index.md       # run only, with fewer simulated logs, and write nothing: what the tests do
+
+A `python` block runs in the namespace of the blocks before it on the page. An `sh` block has commands, of which those of jaxbias
+run. A `text` block right after either of them is its output. A comment right before a block says more: after
+`<!-- parsed only: REASON -->` commands are read by the command line and go no further; after `<!-- exit code 1 -->` they are
+expected to return that; after `<!-- first 12 lines -->` the rest of the output is left out.
+Commands are run in a folder of their own, with links to the folders of the repository.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*\n")
+COMMENT = re.compile(r"<!-- (parsed only: [^\n]+|exit code \d+|first \d+ lines) -->\s*$")
+WIDTH = "88"  # of the terminal, so that tables fit a page
+
+
+class Block(NamedTuple):
+    """One block of a page.
+
+    Fields:
+        language: `python`, `sh` or another one.
+        code: without its indentation.
+        note: the comment right before it, or "".
+        output: where the output's code begins and ends in the text, or None.
+        indent: of its lines.
+    """
+
+    language: str
+    code: str
+    note: str
+    output: tuple[int, int] | None
+    indent: str
+
+
+def find_blocks(text: str) -> list[Block]:
+    """The blocks that can be run, in order."""
+    fences = list(FENCE.finditer(text))
+    found = []
+    for number, fence in enumerate(fences):
+        if fence["language"] not in ("python", "sh"):
+            continue
+        following = fences[number + 1] if number + 1 < len(fences) else None
+        is_output = following and following["language"] == "text" and not text[fence.end() : following.start()].strip()
+        output = following.span("code") if following and is_output else None
+        comment = COMMENT.search(text[: fence.start()])
+        code = re.sub(rf"(?m)^{fence['indent']}", "", fence["code"])
+        found.append(Block(fence["language"], code, comment[1] if comment else "", output, fence["indent"]))
+    return found
+
+
+def pages() -> list[Path]:
+    """The pages that have blocks to run."""
+    written = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in written if find_blocks(path.read_text())]
+
+
+def has_output(path: Path) -> bool:
+    """Whether a page shows what a block prints."""
+    return any(block.output is not None for block in find_blocks(path.read_text()))
+
+
+def commands_in(code: str) -> list[list[str]]:
+    """The words of each command of jaxbias in a block of a shell, without comments."""
+    lines = [re.sub(r"^.*&& (?=jaxbias)", "", line) for line in code.replace("\\\n", " ").splitlines()]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line[1:] for line in words if line and line[0] == "jaxbias"]
+
+
+def run_page(path: Path, shown_only: bool) -> list[str]:
+    """What each block prints, or only commands whose output is shown. A failure is an AssertionError or what the block raises."""
+    printed, names = [], {"__name__": "__main__"}
+    for block in find_blocks(path.read_text()):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            if block.language == "python":
+                exec(compile(block.code, f"{path.name}: {block.code.splitlines()[0]}", "exec"), names)
+            elif block.output is not None or not shown_only:
+                run_commands(block)
+        printed.append(out.getvalue())
+    return printed
+
+
+def run_commands(block: Block) -> None:
+    """Each command with the exit code that the page says; or read only."""
+    from jaxbias.cli import main
+
+    expected = int(block.note.split()[-1]) if block.note.startswith("exit code") else 0
+    for words in commands_in(block.code):
+        if block.note.startswith("parsed only"):
+            parse(words)
+            continue
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            code = main(words)
+        assert code == expected, f"jaxbias {shlex.join(words)}: exit code {code}\n{errors.getvalue()}"
+
+
+def parse(words: list[str]) -> None:
+    """Reads the options as the command line does, and runs nothing."""
+    from typer.main import get_command
+
+    from jaxbias.cli import app
+
+    group: Any = get_command(app)
+    if words and not words[0].startswith("-"):
+        group.commands[words[0]].make_context(words[0], words[1:])
+
+
+def write_outputs(path: Path, printed: list[str]) -> None:
+    """Puts what each block printed into its block of output."""
+    text = path.read_text()
+    for block, out in reversed(list(zip(find_blocks(text), printed, strict=True))):
+        if block.output is not None:
+            lines = [f"{block.indent}{line.rstrip()}".rstrip() for line in out.strip("\n").splitlines()]
+            lines = lines[: int(block.note.split()[1])] if block.note.startswith("first") else lines
+            text = text[: block.output[0]] + "\n".join(lines) + "\n" + text[block.output[1] :]
+    path.write_text(text)
+
+
+def in_a_folder() -> None:
+    """Goes to an empty folder in which the paths of the pages hold: what the pages write is not left in the repository."""
+    folder = Path(tempfile.mkdtemp())
+    for name in ("docs", "jaxbias", "notebooks", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
+    os.chdir(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path)
+    parser.add_argument("--check", action="store_true", help="write nothing, and evaluate the methods of debias on few logs")
+    arguments = parser.parse_args()
+    wanted = [path.resolve() for path in arguments.pages] or [path for path in pages() if arguments.check or has_output(path)]
+    os.environ.update(COLUMNS=WIDTH, MPLBACKEND="agg", TERM="dumb", NO_COLOR="1")
+    sys.path.insert(0, str(ROOT))
+    in_a_folder()
+    if arguments.check:
+        from jaxbias.analysis import limits
+
+        limits.EVALUATED_LOGS = (1, 0)  # the evaluation compiles every method again; its own tests run it
+    for path in wanted:
+        printed = run_page(path, shown_only=not arguments.check)
+        if not arguments.check:
+            write_outputs(path, printed)
+        print(f"{path.relative_to(ROOT)}: {len(printed)} blocks", flush=True)
+
+
+if __name__ == "__main__":
+    main()
