@@ -247,7 +247,7 @@ def count(
     arms: Int[Array | np.ndarray, "*trials steps"],
     rewards: Float[Array | np.ndarray, "*trials steps"],
     num_arms: int,
-    lengths: Int[Array | np.ndarray, "*#trials"] | None = None,
+    lengths: Int[Array | np.ndarray | np.generic, "..."] | None = None,
 ) -> ArmStatistics:
     """Pulls and summed rewards of each arm, over all steps or the first `lengths`."""
     if is_concrete((arms, rewards, lengths)):

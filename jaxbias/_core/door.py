@@ -113,8 +113,8 @@ def check_family_kind(name: str, family: Any) -> None:
 
 
 def check_numbers(name: str, values: Any) -> None:
-    """Refuses what cannot be an array of real numbers."""
-    if not is_concrete(values):
+    """Refuses what cannot be an array of real numbers; a function, such as a prior, is for its reader to judge."""
+    if callable(values) or not is_concrete(values):
         return
     try:
         dtype = getattr(values, "dtype", None) or np.asarray(values).dtype

@@ -34,7 +34,7 @@ def check_marks(history: Any, shape: tuple[int, ...]) -> None:
             raise ArgumentError("history.forced", forced, "True or False for each step")
     if lengths is not None and is_concrete(lengths):
         values = np.asarray(lengths)
-        if values.shape != shape[:-1]:
+        if values.shape not in (shape[:-1], ()):  # one number for all trials where they are padded
             allowed = f"one number for each trial, {shape[:-1]}"
             raise ArgumentError("history.lengths", lengths, allowed, problem=f"has shape {values.shape}")
         if values.dtype.kind not in "iu" or not ((values >= 1) & (values <= shape[-1])).all():

@@ -88,6 +88,9 @@ def check_renames(columns: Mapping[str, str] | None, counts: bool = False) -> di
         columns = {OTHER_NAMES.get(role, role): name for role, name in columns.items()}
     allowed = (*(NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS if counts else REQUIRED + OPTIONAL), WEIGHTS)
     for role, name in columns.items():
+        if role in NEEDED_OF_COUNTS + OPTIONAL_OF_COUNTS and role not in allowed:
+            remedy = lambda name_of: f"give {name_of('counts')} if a row is what an arm got in a period"
+            raise LogError(f"columns.{role}", name, problem=f"is {quote(name)}, and the log is not read as counts", remedy=remedy)
         if role not in allowed:
             known = join_names(allowed)
             raise LogError("columns", columns, problem=f"has the key {quote(role)}", remedy=f"the keys it may have are {known}")

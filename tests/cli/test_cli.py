@@ -323,7 +323,7 @@ def test_log_that_cannot_be_finished_leaves_the_old_one(capsys, monkeypatch, tmp
     out.write_text("old")
     monkeypatch.setattr(pd.DataFrame, "to_csv", half)
     code, text, err = run(capsys, "simulate", "--policy", "greedy", *SMALL, *TWO_ARMS, "--out", out)
-    expected = (1, "", "jaxbias: disk full\n") if isinstance(failure, OSError) else (130, "", "jaxbias: interrupted\n")
+    expected = (2, "", "jaxbias: disk full\n") if isinstance(failure, OSError) else (130, "", "jaxbias: interrupted\n")
     assert (code, text, err) == expected
     assert out.read_text() == "old"
     assert list(tmp_path.iterdir()) == [out]
