@@ -19,6 +19,7 @@ import re
 import shlex
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*\n")
 COMMENT = re.compile(r"<!-- (parsed only: [^\n]+|exit code \d+|first \d+ lines) -->\s*$")
 WIDTH = "88"  # of the terminal, so that tables fit a page
+LINE = 100  # the longest line of an output
 
 
 class Block(NamedTuple):
@@ -124,10 +126,16 @@ def write_outputs(path: Path, printed: list[str]) -> None:
     text = path.read_text()
     for block, out in reversed(list(zip(find_blocks(text), printed, strict=True))):
         if block.output is not None:
-            lines = [f"{block.indent}{line.rstrip()}".rstrip() for line in out.strip("\n").splitlines()]
+            wrapped = [part for line in out.strip("\n").splitlines() for part in wrap(line)]
+            lines = [f"{block.indent}{line}".rstrip() for line in wrapped]
             lines = lines[: int(block.note.split()[1])] if block.note.startswith("first") else lines
             text = text[: block.output[0]] + "\n".join(lines) + "\n" + text[block.output[1] :]
     path.write_text(text)
+
+
+def wrap(line: str) -> list[str]:
+    """A long sentence in several lines, as a terminal shows it; rows of tables fit already."""
+    return textwrap.wrap(line, LINE) or [""] if len(line) > LINE and "│" not in line else [line.rstrip()]
 
 
 def in_a_folder() -> None:
