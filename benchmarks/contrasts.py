@@ -1,13 +1,22 @@
 """Comparisons with a control: how often a p-value is below 5% where no arm differs, and where one is better.
 
-    python benchmarks/contrasts.py                        # 2,000 logs of each cell; an hour
+    python benchmarks/contrasts.py --paths 512            # 2,000 logs of each cell: about 20 minutes of processor time
     python benchmarks/contrasts.py --only K=2 --trials 500
 
 `size` is the share of p-values below 5% where all means are equal, over arms and logs; `z-test` that of the plain test of two
 sample means. `any` is the share of logs in which some adjusted p-value is below 5%. `power` is the share for the second arm where
-it is better by `ahead`; `corrected` that of the z-test, on the same logs, with the cut-off at which its size here is 5%, which
-nobody knows outside a simulation. `others` is the share of logs in which, next to the better arm, some arm that does not differ
-has an adjusted p-value below 5%.
+it is better by `ahead`, `others` that of logs in which, next to it, an arm that does not differ has an adjusted p-value below 5%.
+
+Beside the power are those of two z-tests with simulated cut-offs, on the same logs. `valid`: the cut-off with which it rejects 5%
+at most whatever the mean of the pair and the means of the other arms are, among those of `nulls`. `equal`: the cut-off with
+which it rejects 5% where all arms are equal; `elsewhere` is the most it then rejects at another null. Nobody knows the means of
+the other arms, so that a test with this cut-off has no size of 5%. Both need the true means to be simulated; `power` does not.
+
+`bound` is the power of the most powerful test of one of the nulls, the pair at the better mean, against the means of the cell and
+those with the pair exchanged (Neyman and Pearson). It knows all of these means. No test that treats the two arms alike and
+rejects at most 5% at that null has more power.
+
+The p-values are those of `jb.contrasts` with `max_rounds=1`, without its intervals.
 """
 
 import argparse
@@ -15,11 +24,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from common import finish, machine, parser, print_machine, timed
 
 import jaxbias as jb
-from jaxbias.estimators.contrasts.adjusting import holm
+from jaxbias.estimators.contrasts.adjusting import holm, largest_statistic, one_p_value
+from jaxbias.estimators.inversion.question import ask, invert, weigh
+from jaxbias.estimators.inversion.tilting import log_ratio
 
 NORMAL, BERNOULLI = jb.Normal(sigma=1.0), jb.Bernoulli()
 POLICIES = (
@@ -29,8 +41,9 @@ POLICIES = (
     ("Thompson", jb.Thompson(), NORMAL, 0.5),
     ("BetaThompson", jb.BetaThompson(), BERNOULLI, 0.3),
 )
-SIZES = ((2, 50), (3, 150), (6, 300), (2, 500))
-CUT_OFF_LOGS = 40_000  # from which the cut-off of the z-test comes
+SIZES = ((2, 50), (3, 150), (6, 300), (2, 500), (3, 500), (6, 500))
+CUT_OFF_LOGS = 20_000  # from which each cut-off of the z-test comes
+TWO_SIDED = 1.959964  # the cut-off of the plain z-test
 
 
 class Cell(NamedTuple):
@@ -64,33 +77,77 @@ def logs(cell: Cell, mean: Sequence[float], key: int, trials: int) -> Any:
 
 def tests(cell: Cell, history: Any, paths: int) -> dict[str, np.ndarray]:
     """The p-values of each arm against the first: plain, and adjusted in both ways."""
-    found = jb.contrasts(jax.random.key(1), history, cell.policy, cell.family, control=0, num_paths=paths)
-    plain = np.asarray(found.p_value)[:, 1:]
-    by_holm = np.asarray(holm(found.p_value))[:, 1:]
-    return {"plain": plain, "max-t": np.asarray(found.p_adjusted)[:, 1:], "holm": by_holm}
+    question = ask(history, cell.policy, cell.family, paths, None, None)
+    arms = len(cell.mean)
+    weighted = weigh(np.eye(arms)[1:] - np.eye(arms)[:1], question.history)
+    tails = invert(jax.random.key(1), question, weighted, None, 0.0, max_rounds=1).null_tails
+    assert tails is not None
+    plain = one_p_value(tails[..., 0], tails[..., 1], "two-sided")
+    together = largest_statistic(jax.random.key(2), question, weighted, plain, "two-sided") if arms > 2 else plain
+    return {name: np.asarray(p) for name, p in (("plain", plain), ("max-t", together), ("holm", holm(plain)))}
+
+
+def nulls(cell: Cell) -> list[tuple[float, ...]]:
+    """Means at which the first two arms do not differ, the others being equal, better or worse: the one of the cell first."""
+    level, others = cell.mean[0], len(cell.mean) - 2
+    lowest = cell.family.mean_range[0] + 0.02
+    pairs = [level, level + cell.ahead / 2, level + cell.ahead]
+    rest = [level, level - cell.ahead, level + cell.ahead] if others else [level]
+    return [(pair, pair, *(max(other, lowest),) * others) for pair in pairs for other in rest]
+
+
+def cut_offs(cell: Cell) -> tuple[float, float, float]:
+    """Of the z-test: valid at every null; of size 5% where all arms are equal; and the largest size of that at any null."""
+    simulated = [np.abs(z_statistics(logs(cell, mean, 13, CUT_OFF_LOGS), cell.family)[:, 0]) for mean in nulls(cell)]
+    each = [float(np.quantile(z, 0.95)) for z in simulated]
+    return max(each), each[0], max(float(np.mean(z > each[0])) for z in simulated)
+
+
+def best_power(cell: Cell) -> float:
+    """Of the likelihood ratio of two points, with the alternative and its mirror image taken together."""
+    low, rest = cell.mean[0], cell.mean[2:]
+    high = low + cell.ahead
+    null, apart, mirrored = (high, high, *rest), (low, high, *rest), (high, low, *rest)
+
+    def ratio(mean: Sequence[float], key: int) -> np.ndarray:
+        found = logs(cell, mean, key, CUT_OFF_LOGS).statistics
+        each = [_log_ratio(cell.family, found, other, null) for other in (apart, mirrored)]
+        return np.logaddexp(*each)
+
+    return float(np.mean(ratio(apart, 14) > np.quantile(ratio(null, 15), 0.95)))
+
+
+def _log_ratio(family: Any, found: Any, mean: Sequence[float], null: Sequence[float]) -> np.ndarray:
+    """log p(mean) - log p(null) of each log, from its pulls and sums."""
+    here, there = jnp.asarray(mean), jnp.asarray(null)
+    residual = found.total - found.pulls * there[None]
+    return np.asarray(log_ratio(family, here, there, found.pulls, residual, jnp.ones(())), float).sum(axis=1)
 
 
 def measure(cell: Cell, trials: int, paths: int) -> dict[str, Any]:
     """One row of the table."""
     better = (cell.mean[0], cell.mean[1] + cell.ahead, *cell.mean[2:])
     null, other = logs(cell, cell.mean, 11, trials), logs(cell, better, 12, trials)
-    cut_off = np.quantile(np.abs(z_statistics(logs(cell, cell.mean, 13, CUT_OFF_LOGS), cell.family)[:, 0]), 0.95)
-    seconds, _, at_null = timed(lambda: tests(cell, null, paths))
-    apart = tests(cell, other, paths)
+    valid, equal, elsewhere = cut_offs(cell)
+    _, seconds, (at_null, apart) = timed(lambda: (tests(cell, null, paths), tests(cell, other, paths)))
     z_null, z_other = np.abs(z_statistics(null, cell.family)), np.abs(z_statistics(other, cell.family))
+    found = (apart["plain"][:, 0] < 0.05).astype(float)
     shares = {
         "size": np.mean(at_null["plain"] < 0.05, axis=1),
-        "z-test": np.mean(z_null > 1.959964, axis=1),
+        "z-test": np.mean(z_null > TWO_SIDED, axis=1),
         "any max-t": np.any(at_null["max-t"] < 0.05, axis=1),
         "any holm": np.any(at_null["holm"] < 0.05, axis=1),
-        "power": apart["plain"][:, 0] < 0.05,
-        "corrected": z_other[:, 0] > cut_off,
-        "more": (apart["plain"][:, 0] < 0.05).astype(float) - (z_other[:, 0] > cut_off),
+        "power": found,
+        "valid": z_other[:, 0] > valid,
+        "more than valid": found - (z_other[:, 0] > valid),
+        "equal": z_other[:, 0] > equal,
+        "more than equal": found - (z_other[:, 0] > equal),
         "others max-t": np.any(apart["max-t"][:, 1:] < 0.05, axis=1),
         "others holm": np.any(apart["holm"][:, 1:] < 0.05, axis=1),
     }
     figures = {name: (float(np.mean(share)), float(np.std(share) / np.sqrt(trials))) for name, share in shares.items()}
-    return {"cell": cell.name, "ahead": cell.ahead, "seconds": seconds, **figures}
+    known = {"cell": cell.name, "ahead": cell.ahead, "elsewhere": elsewhere, "bound": best_power(cell), "seconds": seconds}
+    return {**known, **figures}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -109,7 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows.append(row)
         figures = [name for name, value in row.items() if isinstance(value, tuple)]
         text = "  ".join(f"{name} {100 * row[name][0]:.1f}+-{100 * row[name][1]:.1f}" for name in figures)
-        print(f"{row['cell']:24s} {text}  ahead {row['ahead']:.2f}  {row['seconds']:.0f} s", flush=True)
+        ends = f"elsewhere {100 * row['elsewhere']:.1f}  bound {100 * row['bound']:.1f}  ahead {row['ahead']:.2f}"
+        print(f"{row['cell']:24s} {text}  {ends}  {row['seconds']:.0f} s of processor time", flush=True)
     finish({"machine": machine(), "trials": options.trials, "rows": rows}, options.json)
 
 

@@ -4,12 +4,12 @@
     python benchmarks/estimates.py --scale 3 --method shrinkage --method bias_corrected
     python benchmarks/estimates.py --settings more           # settings beyond the paper's
     python benchmarks/estimates.py --settings random --method conditional_mle --method conditional_posterior
-    python benchmarks/estimates.py --settings pulls --method shrinkage --method proportional --trials 500
+    python benchmarks/estimates.py --settings pulls --method shrinkage --method guarded_shrinkage --trials 500
 
 Normal rewards with sigma 1 and the paper's means (times --scale), every arm pulled once first. The average bias left, the root
 mean square of the biases left of the arms, and the mean squared error are in percent of those of the sample means; so is the root
-mean squared error by thirds of the pulls that an arm got. The width is relative to the sample means' interval. `proportional` is
-`bias_corrected` as `debias` calls it. --settings random are those of the conditional likelihood, whose choices were random.
+mean squared error by thirds of the pulls that an arm got. The width is relative to the sample means' interval. --settings
+random are those of the conditional likelihood, whose choices were random.
 """
 
 import argparse
@@ -83,7 +83,7 @@ SETTINGS = {
 METHODS = (
     "shrinkage",
     "bias_corrected",
-    "proportional",
+    "guarded_shrinkage",
     "mean_matching",
     "unbiased",
     "unbiased_sums",
@@ -99,7 +99,7 @@ def methods_of(names: Sequence[str], setting: Setting, num_paths: int, num_round
     known = {
         "shrinkage": lambda *given: jb.shrinkage(given[1], given[3]),
         "bias_corrected": partial(jb.bias_corrected, num_paths=num_paths),
-        "proportional": partial(jb.bias_corrected, num_paths=num_paths, proportional=True),
+        "guarded_shrinkage": partial(jb.guarded_shrinkage, num_paths=num_paths),
         "mean_matching": partial(jb.mean_matching, num_paths=num_paths),
         "unbiased": lambda *given: jb.unbiased(given[0], given[1], given[2], by_orders, **chains),
         "unbiased_sums": partial(jb.unbiased, **chains),

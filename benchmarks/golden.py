@@ -98,7 +98,7 @@ def estimates() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "mean_matching own policy", lambda: _match(key, _by(Softmax()), Softmax(), NORMAL)
     counts: dict[str, Any] = {
         "beta": (jb.BetaThompson(), jb.Bernoulli(), RATES),
-        "urn": (jb.PlayTheWinner(), jb.Bernoulli(), RATES),
+        "urn": (jb.policies.PlayTheWinner(), jb.Bernoulli(), RATES),
     }
     counts |= {"poisson": (jb.Greedy(tau=1.0), jb.Poisson(), MEANS), "exponential": (jb.Greedy(tau=1.0), jb.Exponential(), MEANS)}
     for name, (policy, family, mean) in counts.items():

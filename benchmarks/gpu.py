@@ -10,9 +10,13 @@ The share of the memory bandwidth is bytes over seconds over the bandwidth measu
 much larger than a cache (read once, written once). The bytes of a simulation step are those that the compiled program reads
 and writes, by XLA's own count: of a program with the steps less that of one without. Mean matching moves those of the trials
 it simulates; Newton's method at least the sums and weights of its paths, read and written once a step. A share above one means
-that the data stay in the cache, as chunks are sized for on a CPU.
+that the data stay in the cache, as chunks are sized for on a CPU. The other rows have no count of bytes.
+
+At the end there is a table in Markdown, the largest size of each kind, to be pasted into an issue. What is expected of it is in
+benchmarks/README.md, under "Any device".
 """
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -34,6 +38,7 @@ from jaxbias.simulation.trials import prepare
 FAMILY, POLICY, NOISY = jb.Normal(), jb.LilUCB(), jb.LilUCB(tau=1.0)
 OUTPUT = Path(__file__).parent / "output"
 PATHS = {"newton": 1024, "mean_matching": 2048}  # the defaults of the estimators
+INTERVAL_PATHS = {"small": 256}  # of test inversion and evaluate; 1,024 in the others
 
 
 class Grid(NamedTuple):
@@ -153,14 +158,77 @@ def estimation(name: str, logs: int, steps: int, arms: int, stream: float, repea
     }
 
 
-def measure(grid: Grid, repeats: int) -> dict[str, Any]:
+def gradient_of_experiment(trials: int, steps: int, arms: int, repeats: int) -> dict[str, Any]:
+    """The derivatives of bias, error and regret in every setting and mean, by the score function."""
+    problem = (jax.random.key(0), NOISY, FAMILY, means(arms), steps, trials)
+    compile_time, best, _ = first_and_best(lambda: _figures(jb.bias.measure_gradient(*problem, progress=False)), repeats)
+    sizes = dict(trials=trials, steps=steps, arms=arms, compile=compile_time, seconds=best)
+    return {"what": "gradient, experiment", **sizes, "steps_per_second": trials * steps / best, "peak_megabytes": peak()}
+
+
+def of_logs(name: str, logs: int, steps: int, arms: int, paths: int, repeats: int) -> dict[str, Any]:
+    """Test inversion; the derivative of mean matching in all rewards; `evaluate`, which simulates the logs and estimates them."""
+    mean, key = means(arms), jax.random.key(1)
+    history = jb.simulate(jax.random.key(0), POLICY, FAMILY, mean, steps, logs, progress=False)
+
+    def matched(rewards: jax.Array) -> jax.Array:
+        moved = dataclasses.replace(history, rewards=rewards)
+        return jnp.sum(jb.mean_matching(key, moved, POLICY, FAMILY, num_paths=paths, interval="delta").mean)
+
+    options: Any = dict(methods=["sample_mean", "mean_matching"], num_trials=logs, num_paths=paths)
+    run: dict[str, Callable[[], Any]] = {
+        "test_inversion": lambda: jb.test_inversion(key, history, POLICY, FAMILY, num_paths=paths).mean,
+        "gradient, matching": lambda: jax.grad(matched)(history.rewards),
+        "evaluate": lambda: jb.evaluate(key, POLICY, FAMILY, mean, steps, **options).methods["mean_matching"].bias,
+    }
+    compile_time, best, _ = first_and_best(run[name], repeats)
+    sizes = dict(logs=logs, steps=steps, arms=arms, compile=compile_time, seconds=best)
+    return {"what": name, **sizes, "logs_per_second": logs / best, "peak_megabytes": peak()}
+
+
+def _figures(found: Any) -> list[Any]:
+    """The numbers of a result, whose other fields are words."""
+    return [leaf for leaf in jax.tree.leaves(vars(found) if hasattr(found, "__dict__") else found) if hasattr(leaf, "dtype")]
+
+
+def measure(size: str, repeats: int) -> dict[str, Any]:
     """The whole grid on this process's devices, the small sizes first."""
+    grid, paths = GRIDS[size], INTERVAL_PATHS.get(size, 1024)
     stream = bandwidth(grid.stream, repeats)
     cells = [(trials, steps, arms) for trials in grid.trials for steps in grid.steps for arms in grid.arms]
     rows = [simulation(*cell, stream, repeats) for cell in cells]
     steps, arms = grid.steps[0], grid.arms[-1]
     rows += [estimation(name, logs, steps, arms, stream, repeats) for name in PATHS for logs in grid.logs]
+    names = ("test_inversion", "evaluate", "gradient, matching")
+    rows += [of_logs(name, logs, steps, arms, paths, repeats) for name in names for logs in grid.logs]
+    rows += [gradient_of_experiment(trials, steps, arms, repeats) for trials in grid.trials]
     return {"machine": machine(), "gigabytes_per_second": stream / 1e9, "rows": rows}
+
+
+def summary(runs: dict[str, dict[str, Any]]) -> str:
+    """A table in Markdown: the last row of each kind and number of steps and arms, on each device, and how many times as fast."""
+    (device, found), *others = runs.items()
+    head = ["what", "trials or logs", "steps", "arms", "compile, s", f"{device}, s", "per second", "MB"]
+    lines = [[*head, *(part for name, _ in others for part in (f"{name}, s", "times as fast"))]]
+    lines.append(["---"] * len(lines[0]))
+    for place, row in enumerate(found["rows"]):
+        kind = (row["what"], row["steps"], row["arms"])
+        if kind in ((later["what"], later["steps"], later["arms"]) for later in found["rows"][place + 1 :]):
+            continue
+        sizes = [row["what"], f"{row.get('trials', row.get('logs')):,}", f"{row['steps']:,}", str(row["arms"])]
+        times = [f"{row['compile']:.1f}", f"{row['seconds']:.4f}", _speed(row).strip(), f"{row['peak_megabytes']:.0f}"]
+        beside = [other["rows"][place]["seconds"] for _, other in others]
+        lines.append(
+            sizes + times + [cell for seconds in beside for cell in (f"{seconds:.4f}", f"{seconds / row['seconds']:.1f}")]
+        )
+    about = found["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    title = f"{about['devices']} x {about['device']}, {about['processor']}, {versions}; {found['gigabytes_per_second']:.0f} GB/s"
+    return "\n".join([title, "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def _speed(row: dict[str, Any]) -> str:
+    return f"{row['steps_per_second'] / 1e6:9.1f} Msteps" if "trials" in row else f"{row['logs_per_second']:11.1f} logs"
 
 
 def measure_on_cpu(size: str, repeats: int) -> dict[str, Any]:
@@ -171,13 +239,13 @@ def print_rows(found: dict[str, Any]) -> None:
     print_machine(found["machine"])
     print(f"Memory bandwidth {found['gigabytes_per_second']:.1f} GB/s. MB: the most in use so far. share: of the bandwidth.")
     print(
-        f"{'':14} {'trials':>9} {'steps':>6} {'arms':>5} {'compile':>8} {'seconds':>9} {'per second':>16} {'MB':>7} {'share':>6}"
+        f"{'':20} {'trials':>9} {'steps':>6} {'arms':>5} {'compile':>8} {'seconds':>9} {'per second':>16} {'MB':>7} {'share':>6}"
     )
     for row in found["rows"]:
         sizes = f"{row.get('trials', row.get('logs')):9,} {row['steps']:6,} {row['arms']:5}"
-        speed = f"{row['steps_per_second'] / 1e6:9.1f} Msteps" if "trials" in row else f"{row['logs_per_second']:11.1f} logs"
         times = f"{row['compile']:8.2f} {row['seconds']:9.4f}"
-        print(f"{row['what']:14} {sizes} {times} {speed:>16} {row['peak_megabytes']:7.0f} {row['share_of_bandwidth']:6.2f}")
+        share = f"{row['share_of_bandwidth']:6.2f}" if "share_of_bandwidth" in row else ""
+        print(f"{row['what']:20} {sizes} {times} {_speed(row):>16} {row['peak_megabytes']:7.0f} {share}")
 
 
 def draw(runs: dict[str, dict[str, Any]], path: Path) -> None:
@@ -215,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = options.parse_args(arguments)
     if chosen.repeats < 1:
         options.error("allowed: --repeats 1 or more")
-    runs = {jax.devices()[0].device_kind: measure(GRIDS[chosen.size], chosen.repeats)}
+    runs = {jax.devices()[0].device_kind: measure(chosen.size, chosen.repeats)}
     if chosen.print_json:
         print(json.dumps(next(iter(runs.values()))))
         return
@@ -223,6 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs["cpu"] = measure_on_cpu(chosen.size, chosen.repeats)
     for found in runs.values():
         print_rows(found)
+    print(f"\nTo paste into an issue:\n\n{summary(runs)}")
     draw(runs, chosen.plot)
     finish({"runs": runs}, chosen.json)
 

@@ -26,7 +26,7 @@ from intervals import BERNOULLI, OTHERS, Cell, paper_cells
 import jaxbias as jb
 
 # Those that are recommended unless another is asked for by name.
-CANDIDATES = ("sample_mean", "shrinkage", "mean_matching", "test_inversion", "bias_corrected")
+CANDIDATES = ("sample_mean", "shrinkage", "mean_matching", "test_inversion", "guarded_shrinkage")
 RATES = {"0.05": (0.05, 0.06, 0.055, 0.045), "0.3": (0.3, 0.32, 0.28, 0.25)}
 LONG = [Cell(f"eps-Greedy T=3000 Bernoulli {name}", jb.EpsilonGreedy(), rates, 3000, BERNOULLI) for name, rates in RATES.items()]
 CELLS = [*paper_cells(0.0), *paper_cells(1.0), *OTHERS, *LONG]

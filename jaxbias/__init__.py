@@ -35,6 +35,7 @@ _MOVED = {  # names that were here in the first version, by the subpackage that 
         "BetaExplorationSampling",
         "ExplorationSampling",
         "IndexPolicy",
+        "PlayTheWinner",
         "Policy",
         "StatisticsPolicy",
     ),

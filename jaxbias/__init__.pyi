@@ -6,6 +6,7 @@ from . import paper as paper
 from . import policies as policies
 from . import policy_fit as policy_fit
 from . import reporting as reporting
+from ._core.cache import use_cache as use_cache
 from ._core.devices import use_all_cores as use_all_cores
 from ._core.errors import ArgumentError as ArgumentError
 from .analysis.debiasing import debias as debias
@@ -22,6 +23,7 @@ from .estimators.contrasts import contrasts as contrasts
 from .estimators.data_splitting import data_splitting as data_splitting
 from .estimators.estimate import Estimate as Estimate
 from .estimators.estimate import Status as Status
+from .estimators.guarded_shrinkage import guarded_shrinkage as guarded_shrinkage
 from .estimators.inversion import test_inversion as test_inversion
 from .estimators.mean_matching import mean_matching as mean_matching
 from .estimators.sample_mean import sample_mean as sample_mean
@@ -42,7 +44,6 @@ from .policies import Exp3 as Exp3
 from .policies import Floored as Floored
 from .policies import Greedy as Greedy
 from .policies import LilUCB as LilUCB
-from .policies import PlayTheWinner as PlayTheWinner
 from .policies import Thompson as Thompson
 from .policies import TopTwo as TopTwo
 from .policies import Transformed as Transformed

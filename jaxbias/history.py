@@ -13,11 +13,14 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxbias._core.arrivals import Arrivals, arrivals_of, batches_of, check_arrivals, delayed, is_immediate
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.expanding import check_counts, expand_counts
+from jaxbias._core.kinds import check_kinds, check_marks
+from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias._core.precision import check_carried, sum_by_arm
-from jaxbias._core.settings import as_float, evaluate, is_concrete
+from jaxbias._core.settings import as_array, as_float, evaluate, is_concrete, split_shared
 from jaxbias.policies import ArmStatistics, complete_policy, policy_name
 
 ALLOCATIONS = ("independent", "shares")
+MOST_STEPS = 2**23  # of a simulated path: beyond, float32 does not count single steps any more
 FEW_SIZES = 8  # of batches, that a message lists
 NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integrates at each step needs hundreds of times that
 
@@ -25,7 +28,7 @@ NUMBERS_AT_ONCE = 2**18  # trials x steps x arms together: a policy that integra
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("arms", "rewards", "forced", "held_out", "draws", "lengths", "policy_rewards"),
-    meta_fields=("num_arms", "batch_sizes", "allocation", "seen_at", "order_known", "squares_known"),
+    meta_fields=("num_arms", "batch_sizes", "allocation", "seen_at", "order_known", "squares_known", "is_padded"),
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class History:
@@ -52,6 +55,7 @@ class History:
         order_known: whether the steps of a batch are in their order, each with its own reward. False where they were made from
             counts: then their sums and squares are right and a method that needs more refuses them.
         squares_known: False where the counts had no sums of squares either, so that the rewards do not show how much they vary.
+        is_padded: whether empty steps were appended, as `padded` does; then `lengths` is one number for all trials.
 
     >>> import jax.numpy as jnp
     >>> history = History(arms=jnp.array([0, 1, 1]), rewards=jnp.array([0.0, 1.0, 2.0]), num_arms=2)
@@ -72,6 +76,7 @@ class History:
     seen_at: tuple[int, ...] | None = None
     order_known: bool = True
     squares_known: bool = True
+    is_padded: bool = False
 
     @classmethod
     def from_counts(
@@ -127,6 +132,28 @@ class History:
         return jnp.shape(self.arms)[-1]
 
     @property
+    def beyond_end(self) -> Bool[Array, "*trials steps"] | None:
+        """Whether each step is one of the empty ones after the end of its trial; None where there are none."""
+        if self.lengths is None:
+            return None
+        return jnp.arange(self.num_steps) >= jnp.asarray(self.lengths)[..., None]
+
+    def padded(self) -> "History":
+        """With empty steps at the end, up to one of a few lengths: logs of about the same length share compiled programs.
+
+        A log with batches, delays or trials that a rule stopped stays as it is.
+        """
+        if self.batch_sizes is not None or self.seen_at is not None or self.lengths is not None:
+            return self
+        fields = {"arms": 0, "rewards": 0, "held_out": 0, "policy_rewards": 0}
+        length, forced = padded_length(self.num_steps), np.asarray(self.forced_steps)
+        given = {name: fill for name, fill in fields.items() if getattr(self, name) is not None}
+        longer = {name: pad_axis(getattr(self, name), length, fill) for name, fill in given.items()}
+        draws = None if self.draws is None else pad_axis(self.draws, length, 0, axis=-2)
+        longer |= {"forced": pad_axis(forced, length, True), "draws": draws, "lengths": np.int32(self.num_steps)}
+        return dataclasses.replace(self, is_padded=True, **longer)
+
+    @property
     def statistics(self) -> ArmStatistics:
         """Pulls and summed rewards of each arm at the end: (arms,) or (trials, arms)."""
         return count(self.arms, self.rewards, self.num_arms, self.lengths)
@@ -135,13 +162,13 @@ class History:
     def forced_steps(self) -> Bool[Array, "*trials steps"]:
         """`forced`, or where it was not given, whether a step is the first pull of its arm, or one of the first batch."""
         if self.forced is not None:
-            return jnp.asarray(self.forced)
+            return as_array(self.forced)
         seen = self.seen_steps
         if seen is None:
-            return first_pulls(self.arms, self.num_arms)
+            return _first_pulls(self.arms, self.num_arms)
         nothing_seen = jnp.broadcast_to(jnp.asarray(seen.number == 0), jnp.shape(self.arms))
         in_batches = self.seen_at is None or batches_of(self.seen_at) is not None
-        return nothing_seen if in_batches else nothing_seen | first_pulls(self.arms, self.num_arms)
+        return nothing_seen if in_batches else nothing_seen | _first_pulls(self.arms, self.num_arms)
 
     @property
     def seen_steps(self) -> Arrivals | None:
@@ -187,6 +214,16 @@ def cut(history: History, length: int) -> History:
     return dataclasses.replace(jax.tree.map(lambda leaf: leaf[:length], whole), batch_sizes=sizes, seen_at=seen_at)
 
 
+def without_padding(history: History) -> History:
+    """The steps of a padded history up to their end; another one as it is."""
+    if not history.is_padded:
+        return history
+    length = int(history.lengths)
+    short = dataclasses.replace(history, lengths=None, draws=None, is_padded=False)
+    short = jax.tree.map(lambda leaf: as_array(np.asarray(leaf)[..., :length]), short)
+    return dataclasses.replace(short, draws=None if history.draws is None else history.draws[..., :length, :])
+
+
 def seen_by_batch(batch_sizes: tuple[int, ...]) -> Int[np.ndarray, " steps"]:
     """The first step of the batch of each step.
 
@@ -212,9 +249,24 @@ def count(
     lengths: Int[Array | np.ndarray, "*trials"] | None = None,
 ) -> ArmStatistics:
     """Pulls and summed rewards of each arm, over all steps or the first `lengths`."""
+    if is_concrete((arms, rewards, lengths)):
+        return evaluate(partial(_count_known, num_arms=num_arms), arms, rewards, lengths)
     taken = jnp.asarray(jnp.shape(arms)[-1] if lengths is None else lengths)
     pulls, total = _count(jnp.asarray(arms), jnp.asarray(rewards), taken, num_arms)
     return ArmStatistics(pulls=pulls, total=total)
+
+
+def _count_known(arms: Any, rewards: Any, lengths: Any, num_arms: int) -> ArmStatistics:
+    """The same of what is known now, by NumPy: JAX would compile it for every length."""
+    arms, values = np.asarray(arms), np.asarray(rewards)
+    shape, steps = (*arms.shape[:-1], num_arms), arms.shape[-1]
+    number = np.arange(arms.size // max(steps, 1)).reshape(*arms.shape[:-1], 1)
+    place = (number * num_arms + arms).ravel()
+    taken = np.ones(arms.shape, bool) if lengths is None else np.arange(steps) < np.asarray(lengths)[..., None]
+    kept, size = np.broadcast_to(taken, arms.shape).ravel(), int(np.prod(shape))
+    pulls = np.bincount(place[kept], minlength=size).reshape(shape)
+    total = np.bincount(place[kept], weights=values.ravel()[kept], minlength=size).reshape(shape)
+    return ArmStatistics(pulls=as_array(pulls.astype(np.int32)), total=as_array(total.astype(values.dtype)))
 
 
 def pulls_of(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -> Int[Array, "*trials arms"]:
@@ -231,12 +283,25 @@ def first_pulls(arms: Int[Array | np.ndarray, "*trials steps"], num_arms: int) -
     return first[arms] == steps
 
 
+def _first_pulls(arms: Any, num_arms: int) -> Any:
+    """`first_pulls`; by NumPy where the arms are known now."""
+    if not is_concrete(arms):
+        return first_pulls(arms, num_arms)
+    known = np.asarray(arms)
+    rows = known.reshape(-1, known.shape[-1])
+    first = np.zeros(rows.shape, bool)
+    for row, found in zip(rows, first, strict=True):
+        found[np.unique(row, return_index=True)[1]] = True
+    return evaluate(as_array, first.reshape(known.shape))
+
+
 def check_history(history: History, two_rewards: bool = False) -> History:
     """The history as arrays, refused where an arm is unknown or a reward is not a finite number; one log up to its end.
 
     With `two_rewards`, the policy may have learned from another figure than the rewards.
     """
-    arms, rewards = evaluate(jnp.asarray, history.arms), evaluate(as_float, history.rewards)
+    check_kinds(history)
+    arms, rewards = evaluate(as_array, history.arms), evaluate(as_float, history.rewards)
     if arms.shape != rewards.shape or arms.ndim not in (1, 2) or arms.shape[-1] == 0:
         problem = f"has arms of shape {arms.shape} and rewards of shape {rewards.shape}"
         raise ArgumentError("history", history, "arms and rewards of one shape, (steps,) or (trials, steps)", problem=problem)
@@ -244,19 +309,20 @@ def check_history(history: History, two_rewards: bool = False) -> History:
         allowed = f"whole numbers from 0 to {history.num_arms - 1}"
         raise ArgumentError("history.arms", arms, allowed, problem=f"is of {arms.dtype}")
     if is_concrete((arms, rewards)):
-        numbers = np.asarray(arms)
+        numbers = np.asarray(history.arms)  # as they were given: JAX cuts 2^32 to 0
         outside = (numbers < 0) | (numbers >= history.num_arms)
-        refuse_first("history.arms", outside, arms, f"from 0 to {history.num_arms - 1}")
+        refuse_first("history.arms", outside, numbers, f"from 0 to {history.num_arms - 1}")
         refuse_first("history.rewards", ~np.isfinite(rewards), rewards, "finite")
         check_carried(numbers, history.rewards, rewards, history.num_arms)
+    check_marks(history, arms.shape)
     policy_rewards = _check_policy_rewards(history, rewards, two_rewards)
     _check_batches(history, arms.shape[-1])
     sizes, seen_at = check_arrivals(history.seen_at, history.batch_sizes, history.allocation, arms.shape[-1])
     checked = History(
-        arms=evaluate(lambda arms: arms.astype(jnp.int32), arms),
+        arms=evaluate(_as_int32, arms),
         rewards=rewards,
         num_arms=history.num_arms,
-        forced=evaluate(lambda *_: jnp.asarray(history.forced_steps), history.arms, history.forced),
+        forced=evaluate(lambda *_: as_array(history.forced_steps), history.arms, history.forced),
         held_out=None if history.held_out is None else as_float(history.held_out),
         draws=None if history.draws is None else as_float(history.draws),
         lengths=history.lengths,
@@ -270,6 +336,10 @@ def check_history(history: History, two_rewards: bool = False) -> History:
     if history.lengths is None or arms.ndim == 2 or not is_concrete(history.lengths):
         return checked
     return cut(checked, int(history.lengths))
+
+
+def _as_int32(arms: Array) -> Array:
+    return as_array(np.asarray(arms).astype(np.int32)) if is_concrete(arms) else arms.astype(jnp.int32)
 
 
 def check_whole(history: History, method: str) -> None:
@@ -297,6 +367,8 @@ def check_num_steps(num_steps: int | None, history: History, stop: Any) -> int:
     """The most steps an experiment could have had, where a rule could stop it."""
     if num_steps is None:
         return history.num_steps
+    if num_steps > MOST_STEPS:
+        raise ArgumentError("num_steps", num_steps, f"at most {MOST_STEPS}")
     if stop is None or num_steps < history.num_steps:
         allowed = lambda name: f"{history.num_steps}, as in the log, or more, and is only used with {name('stop')}"
         raise ArgumentError("num_steps", num_steps, allowed)
@@ -365,4 +437,5 @@ def by_trial(one: Callable[..., Any], history: History, *others: Any) -> Any:
         return one(history, *others)
     at_once = NUMBERS_AT_ONCE // (history.num_steps * history.num_arms)
     size = max(1, min(at_once, history.arms.shape[0]))
-    return jax.lax.map(lambda trial: one(*trial), (history, *others), batch_size=size)
+    each, rebuild = split_shared((history, *others))
+    return jax.lax.map(lambda leaves: one(*rebuild(leaves)), each, batch_size=size)

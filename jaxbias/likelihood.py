@@ -9,6 +9,7 @@ array operations of size steps x arms; for any other policy it is a scan over it
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,9 +20,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.arrivals import Arrivals
 from jaxbias._core.derivatives import held
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import as_float
+from jaxbias._core.lengths import pad_axis
+from jaxbias._core.settings import as_array, as_float, evaluate
 from jaxbias.history import History, by_trial, check_history, check_unit_rewards
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, check_policy, complete_policy
 from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_family
@@ -34,6 +37,7 @@ ROUNDING = 2.0
 Seen = Arrivals | None  # which rewards each choice had seen, where that is not all before it
 
 
+@public
 def log_density(history: History, policy: Policy, family: Family, mean: ArrayLike) -> Float[Array, "*trials"]:
     """The log-density of the rewards given the arms (Theorem 2), without its normaliser, which does not depend on the rewards.
 
@@ -95,9 +99,16 @@ def trial_log_density(
     rewards: Float[Array, " steps"],
     forced: Bool[Array, " steps"],
     seen: Seen = None,
+    before: ArmStatistics | None = None,
 ) -> Float[Array, ""]:
-    """The log-density of one trial's rewards given its arms, without the normaliser; differentiable in rewards and means."""
-    selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0], seen)
+    """The log-density of one trial's rewards given its arms, without the normaliser; differentiable in rewards and means.
+
+    A policy of pulls and sums needs not sum the rewards where those `before` each step are known.
+    """
+    if before is None:
+        selection = selection_log_probs(policy, arms, rewards, forced, mean.shape[0], seen)
+    else:
+        selection = _of_chosen(over_steps(policy.log_probs, before), arms, forced)
     return reward_log_prob(family, mean, arms, rewards) + jnp.sum(selection)
 
 
@@ -127,9 +138,11 @@ def selection_log_probs(
     seen: Seen = None,
 ) -> Float[Array, " steps"]:
     """The log-probability with which each arm was chosen; 0 where it was forced."""
-    log_probs = choice_log_probs(policy, arms, rewards, num_arms, seen)
-    chosen = jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
-    return jnp.where(forced, 0, chosen)
+    return _of_chosen(choice_log_probs(policy, arms, rewards, num_arms, seen), arms, forced)
+
+
+def _of_chosen(log_probs: Float[Array, "steps arms"], arms: Int[Array, " steps"], forced: Bool[Array, " steps"]) -> Array:
+    return jnp.where(forced, 0, jnp.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0])
 
 
 def choice_log_probs(
@@ -235,6 +248,7 @@ def allow_rounding(
     log_probs: Float[Array, "steps arms"],
     seen: Seen = None,
     precision: Any = None,
+    length: Int[Array, ""] | None = None,
 ) -> Float[Array, "steps arms"]:
     """The log-probabilities, where a choice that only rounding makes impossible has the probability it has without.
 
@@ -244,6 +258,7 @@ def allow_rounding(
 
     Arguments:
         precision: in which the arms were chosen; that of the rewards where it is not given.
+        length: how many of the steps there are, where not all.
     """
     num_arms = log_probs.shape[1]
     if not policy.keeps_statistics or policy.log_prob_cost(num_arms) > 1:  # an integral leaves every arm a chance
@@ -254,7 +269,8 @@ def allow_rounding(
     size = size + before.pulls.astype(size.dtype)
     before, size = (before, size) if seen is None else jax.tree.map(lambda leaf: leaf[seen.number], (before, size))
     own = arms[:, None] == jnp.arange(num_arms, dtype=arms.dtype)[None]
-    rounding = ROUNDING * math.sqrt(len(arms)) * float(jnp.finfo(precision or size.dtype).eps) * size
+    steps = math.sqrt(len(arms)) if length is None else jnp.sqrt(length.astype(size.dtype))
+    rounding = ROUNDING * steps * float(jnp.finfo(precision or size.dtype).eps) * size
     nearby = over_steps(policy.log_probs, before._replace(total=before.total + jnp.where(own, rounding, -rounding)))
     going = jnp.isfinite(jnp.max(log_probs, axis=1, keepdims=True))  # no rule has stopped the trial
     wrong = jnp.any(own & jnp.isneginf(log_probs) & jnp.isfinite(nearby), axis=1, keepdims=True)
@@ -264,10 +280,10 @@ def allow_rounding(
 def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trials steps arms"]:
     """The log-probability of every arm at every step, read off the policy before the step."""
     check_unit_rewards(history, policy)
-    return _replayed(policy, history)
+    return first_steps(_replayed(policy, history), history)
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def _replayed(policy: Policy, history: History) -> Array:
     def one(trial: History) -> Array:
         return choice_log_probs(policy, trial.arms, trial.learned_from, trial.num_arms, trial.seen_steps)
@@ -275,14 +291,35 @@ def _replayed(policy: Policy, history: History) -> Array:
     return by_trial(one, history)
 
 
+class Replayed(NamedTuple):
+    """A log with something for each of its steps and arms, such as probabilities."""
+
+    history: History
+    values: Float[Array | np.ndarray, "*trials steps arms"]
+
+    def padded(self) -> "Replayed":
+        """Both, up to the same length."""
+        history = self.history.padded()
+        return Replayed(history, pad_axis(self.values, history.num_steps, 0, axis=-2)) if history.is_padded else self
+
+
+def first_steps(values: Any, history: History) -> Any:
+    """What a program gave for each step of a log and each arm, without the steps that it was padded with."""
+    if values.shape[-2] == history.num_steps:
+        return values
+    return evaluate(as_array, np.asarray(values)[..., : history.num_steps, :])
+
+
 def forgive_rounding(policy: BasePolicy, history: History, log_probs: ArrayLike) -> Float[Array, "steps arms"]:
     """The replayed log-probabilities of one log, with choices that rounding in float32 can explain."""
-    return _forgiven(policy, history, jnp.asarray(log_probs))
+    replayed = Replayed(history, as_array(log_probs))
+    return first_steps(_forgiven(policy, replayed), history)
 
 
-@compiled
-def _forgiven(policy: BasePolicy, history: History, log_probs: Array) -> Array:
-    return allow_rounding(policy, history.arms, history.learned_from, log_probs, history.seen_steps, jnp.float32)
+@partial(compiled, pads=("replayed",))
+def _forgiven(policy: BasePolicy, replayed: Replayed) -> Array:
+    history, log_probs = replayed
+    return allow_rounding(policy, history.arms, history.learned_from, log_probs, history.seen_steps, jnp.float32, history.lengths)
 
 
 def is_random(log_probs: np.ndarray) -> bool:

@@ -105,6 +105,10 @@ def check_stop(stop: Any, num_arms: int) -> None:
         for name, arm in (("arm", stop.arm), ("control", stop.control)):
             if isinstance(arm, int) and arm >= num_arms:
                 raise ArgumentError(f"stop.{name}", arm, f"from 0 to {num_arms - 1}")
-    found = jax.eval_shape(stop, StatisticsPolicy().init(num_arms))
+    try:
+        found = jax.eval_shape(stop, StatisticsPolicy().init(num_arms))
+    except Exception as error:
+        problem = f"raises {type(error).__name__}: {str(error).splitlines()[0]}"
+        raise ArgumentError("stop", stop, "a function of pulls and sums (an ArmStatistics) alone", problem=problem) from error
     if getattr(found, "shape", None) != () or found.dtype != bool:
         raise ArgumentError("stop", stop, "a function that returns one truth value", problem=f"returns {found}")

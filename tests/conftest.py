@@ -60,7 +60,7 @@ POLICIES = {
     "growthbook": jb.policies.GrowthBook(least_pulls=3),
     "kl-ucb": jb.policies.KLUCB(tau=0.5),
     "uniform": jb.Uniform(),
-    "play-the-winner": jb.PlayTheWinner(),
+    "play-the-winner": jb.policies.PlayTheWinner(),
 }
 
 

@@ -299,13 +299,36 @@ def test_grid_on_the_device_that_is_there(gpu, tmp_path, capsys):
     rows = {what: [row for row in found["rows"] if row["what"] == what] for what in ("simulation", "newton", "mean_matching")}
     assert [(row["trials"], row["steps"], row["arms"]) for row in rows["simulation"]] == [(256, 8, 2), (512, 8, 2)]
     assert [row["logs"] for row in rows["newton"]] == [row["logs"] for row in rows["mean_matching"]] == [4]
+    others = {"test_inversion", "evaluate", "gradient, matching", "gradient, experiment"}
+    assert {row["what"] for row in found["rows"]} == {*rows, *others}
     for row in found["rows"]:
-        assert min(row["seconds"], row["peak_megabytes"], row["share_of_bandwidth"]) > 0 <= row["compile"]
+        assert min(row["seconds"], row["peak_megabytes"]) > 0 <= row["compile"]
+        assert row["what"] in others or row["share_of_bandwidth"] > 0
         speed, size = ("steps_per_second", row["trials"] * row["steps"]) if "trials" in row else ("logs_per_second", row["logs"])
         assert row[speed] == pytest.approx(size / row["seconds"])
     assert 0.1 < found["gigabytes_per_second"] < 10_000
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert "mean_matching" in capsys.readouterr().out
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in table[2:]] == [
+        *rows,
+        *sorted(others, key=list(_kinds(found)).index),
+    ]
+
+
+def _kinds(found):
+    return dict.fromkeys(row["what"] for row in found["rows"])
+
+
+def test_the_summary_has_the_largest_of_each_kind_and_how_much_faster_it_is(gpu):
+    about = dict(devices=1, device="GPU", processor="P", versions={"jax": "1"})
+    row = dict(what="simulation", steps=8, arms=2, compile=1.0, peak_megabytes=5.0, steps_per_second=8e6)
+    rows = [dict(row, trials=trials, seconds=seconds) for trials, seconds in ((10, 0.5), (1000, 2.0))]
+    slower = [dict(one, seconds=3 * one["seconds"]) for one in rows]
+    runs = {name: dict(machine=about, gigabytes_per_second=9.0, rows=some) for name, some in (("GPU", rows), ("cpu", slower))}
+    title, _, *table = gpu.summary(runs).splitlines()
+    assert title == "1 x GPU, P, jax 1; 9 GB/s"
+    assert table[2:] == ["| simulation | 1,000 | 8 | 2 | 1.0 | 2.0000 | 8.0 Msteps | 5 | 6.0000 | 3.0 |"]
+    assert table[0].count("|") == table[1].count("|") == table[2].count("|")
 
 
 def test_bytes_of_a_step_are_at_least_the_state_read_and_written(gpu):

@@ -108,7 +108,7 @@ def test_rewards_around_a_large_number(estimator):
         far = estimator(log_around(offset))
         assert np.abs(np.asarray(far.mean, np.float64) - offset - near.mean).max() < 0.02 * np.asarray(near.stderr).min()
     for offset in (1e6, 1e8):
-        with pytest.raises(jb.ArgumentError, match="history.rewards are up to .* which float32 cannot carry; .* use float64"):
+        with pytest.raises(jb.ArgumentError, match=r"history.rewards are up to .* which float32 cannot carry; .* use float64"):
             estimator(log_around(offset))
     with jax.enable_x64(True):
         far = estimator(log_around(1e8))

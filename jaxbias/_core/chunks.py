@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from jaxbias._core.devices import collect, device_count, on_each_device, trial_mesh
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
-from jaxbias._core.settings import evaluate, is_concrete
+from jaxbias._core.settings import as_array, evaluate, is_concrete, split_shared
 
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
 CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
@@ -80,8 +80,9 @@ class LogChunks(NamedTuple):
         number = math.ceil(self.count / self.size)
         number = device_count(self.mesh) * math.ceil(number / device_count(self.mesh))
         which = jnp.minimum(jnp.arange(number * self.size), self.count - 1).reshape(number, self.size)
-        whole = on_each_device(lambda chunks: jax.lax.map(jax.vmap(one), chunks), self.mesh)
-        found = whole(jax.tree.map(lambda leaf: leaf[which], logs))
+        each, rebuild = split_shared(logs)
+        whole = on_each_device(lambda chunks: jax.lax.map(jax.vmap(lambda leaves: one(rebuild(leaves))), chunks), self.mesh)
+        found = whole(jax.tree.map(lambda leaf: leaf[which], each))
         kept = self.count if self.mesh is None else None
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:kept], found)
 
@@ -100,20 +101,19 @@ def split_logs(at_once: int, logs: Any) -> LogChunks:
 
 def as_many(log: Any) -> Any:
     """One log as many: with a first axis of length one. What is known now stays so, whatever else is traced."""
-    if is_concrete(log):
-        return evaluate(_as_many, log)
-    return jax.tree.map(lambda leaf: evaluate(_as_many, leaf), log)
+    return jax.tree.map(partial(_at, place=None), log)
 
 
-@compiled
-def _as_many(log: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[None], log)
-
-
-@compiled
 def only_one(found: Any) -> Any:
     """What was found for the only log of many."""
-    return jax.tree.map(lambda leaf: leaf[0], found)
+    return jax.tree.map(partial(_at, place=0), found)
+
+
+def _at(leaf: Any, place: int | None) -> Any:
+    """`leaf[place]`; by NumPy where it is known now, as JAX would compile it for every shape."""
+    if not is_concrete(leaf):
+        return leaf[place]
+    return evaluate(as_array, np.asarray(leaf)[place])
 
 
 @partial(compiled, static=("count",))

@@ -94,6 +94,11 @@ def show(value: Any) -> str:
         text = np.array2string(np.asarray(value), threshold=8, separator=", ")
     else:
         text = repr(value)
+    return shorten(text)
+
+
+def shorten(text: str) -> str:
+    """Its beginning and its end, if it is long."""
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE // 2]}…{text[-LONGEST_VALUE // 2 :]}"
 
 

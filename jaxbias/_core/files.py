@@ -1,12 +1,14 @@
 """Files that are written completely or not at all."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from jaxbias._core.errors import ArgumentError
 
+OPEN: set[str] = set()  # temporary folders in use, for an end without cleaning up
 PLACE = "a file in an existing folder with write permission"
 
 
@@ -27,12 +29,18 @@ def check_writable(out: Path, argument: str = "out") -> None:
 
 @contextmanager
 def written_whole(out: Path) -> Iterator[Path]:
-    """A temporary path in the same folder; the file written there replaces `out` at the end, unless an error was raised."""
+    """A temporary path beside `out`; the file written there replaces `out` at the end, unless an error was raised.
+
+    The temporary file is in a folder of its own with a random name, which only this user can enter: no other process has the
+    same, and nobody can put a link there.
+    """
     check_writable(out)
     out = out.resolve()  # a link stays, and its target is replaced
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        yield temporary
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".jaxbias-", dir=out.parent, ignore_cleanup_errors=True) as folder:
+        temporary = Path(folder) / out.name
+        OPEN.add(folder)
+        try:
+            yield temporary
+            temporary.replace(out)
+        finally:
+            OPEN.discard(folder)

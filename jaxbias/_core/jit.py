@@ -2,6 +2,9 @@
 
 A user's policy need not be a pytree. One that is not is a static leaf, compared by identity, so that each new object compiles
 again.
+
+A new length would compile again too. So an argument that has a method `padded` can be padded to one of a few lengths: it then
+says itself where it ends, in a number that is traced.
 """
 
 import inspect
@@ -13,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxbias._core.programs import PROGRAMS
+from jaxbias._core.settings import is_concrete
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -56,8 +60,16 @@ def join_numbers(numbers: list[Any], frame: Frame) -> Any:
     return jax.tree.unflatten(frame.structure, leaves)
 
 
-def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = ()) -> Callable[Parameters, Result]:
-    """`jit` that traces the numbers and arrays in the arguments; `static` names arguments to be known before compilation."""
+def compiled(
+    function: Callable[Parameters, Result], static: tuple[str, ...] = (), pads: tuple[str, ...] = ()
+) -> Callable[Parameters, Result]:
+    """`jit` that traces the numbers and arrays in the arguments.
+
+    Arguments:
+        function: what is compiled.
+        static: names of arguments to be known before compilation.
+        pads: names of arguments that are padded, where they are known now: logs of about the same length share a program.
+    """
     parameters = inspect.signature(function).parameters
     names = tuple(parameters)
     defaults = {name: one.default for name, one in parameters.items() if one.default is not inspect.Parameter.empty}
@@ -70,6 +82,9 @@ def compiled(function: Callable[Parameters, Result], static: tuple[str, ...] = (
     def divide(*args: Any, **kwargs: Any) -> tuple[Frame, tuple[tuple[str, Any], ...], list[Any]]:
         arguments = defaults | dict(zip(names, args, strict=False)) | kwargs
         fixed = tuple((name, arguments.pop(name)) for name in static)
+        for name in pads:
+            if is_concrete(arguments[name]):
+                arguments[name] = arguments[name].padded()
         numbers, frame = split_numbers(arguments)
         return frame, fixed, numbers
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from jaxbias._core.files import written_whole
 def save_kept(path: Path, head: dict[str, Any], content: dict[str, Any]) -> None:
     """Writes a result with what identifies it."""
     text = json.dumps({**head, **content}) + "\n"
+    with suppress(OSError):  # an empty folder in its place; one with files is for its owner to remove
+        path.rmdir()
     with written_whole(path) as temporary:
         temporary.write_text(text)
 
@@ -24,7 +27,13 @@ def load_kept(path: Path, head: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if not isinstance(kept, dict) or {name: kept.get(name) for name in head} != head:
         return None
-    return kept
+    return None if _has_null([value for name, value in kept.items() if name not in head]) else kept
+
+
+def _has_null(value: Any) -> bool:
+    """Whether a value is missing: a figure that does not exist is written as NaN."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value is None or any(map(_has_null, parts))
 
 
 def make_folder(folder: str | Path, inside: str) -> Path:

@@ -40,14 +40,14 @@ def check_carried(arms: np.ndarray, given: Any, rewards: jax.Array, num_arms: in
     peak, steps = float(np.abs(values).max(initial=0.0)), values.shape[-1]
     if peak <= 1 or rewards.dtype == jnp.float64:  # shares and 0/1 rewards, whose sums are exact or nearly so
         return
-    deviation = _deviation_within(arms, values, num_arms)
+    deviation = deviation_within(arms, values, num_arms)
     if 0 < deviation < eps / CARRIED * steps**0.5 * peak:
         problem = f"are up to {peak:g} and vary by {deviation:.2g} within an arm, which {rewards.dtype.name} cannot carry"
         remedy = "subtract a constant from all of them, or use float64 (jax.config.update('jax_enable_x64', True))"
         raise ArgumentError("history.rewards", given, problem=problem, remedy=remedy)
 
 
-def _deviation_within(arms: np.ndarray, values: np.ndarray, num_arms: int) -> float:
+def deviation_within(arms: np.ndarray, values: np.ndarray, num_arms: int) -> float:
     """The standard deviation of the rewards around the means of their arms, of all trials together."""
     group = (np.arange(values.size // values.shape[-1])[:, None] * num_arms + np.atleast_2d(arms)).ravel()
     flat = values.ravel()

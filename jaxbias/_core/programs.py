@@ -3,7 +3,8 @@
 JAX's own persistent cache finds a program by its lowered text, so that a process with a full cache still traces and lowers, which
 is two thirds of its start. Here a program is found by what it is made of: the function, its static arguments, the shapes and
 types of the others, the source of this package, and the versions and settings of JAX. JAX's `serialize_executable` does the rest.
-Only the command line turns it on. What cannot be described by such words, such as a policy of the user's own, goes through `jit`.
+`use_cache` turns it on, as the command line does. What cannot be described by such words, such as a policy of the user's own,
+goes through `jit`.
 """
 
 import dataclasses
@@ -28,6 +29,7 @@ from jax.sharding import Mesh
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import written_whole
+from jaxbias._core.maps import CROWDING
 
 PACKAGE = Path(__file__).parents[1]
 PLAIN = (bool, int, float, str, bytes, type(None))
@@ -57,11 +59,16 @@ class Programs:
 
     def run(self, function: Callable[..., Any], jitted: Any, static: tuple[Any, ...], numbers: list[Any]) -> Any:
         """`jitted(*static, numbers)`, by a program from the folder where there is one."""
-        if self.folder is None or not _is_alone_on_cpu() or any(isinstance(one, Tracer) for one in numbers):
+        traced = any(isinstance(one, Tracer) for one in numbers)
+        if not traced and CROWDING.is_near():
+            self.loaded.clear()
+            jax.clear_caches()
+        if self.folder is None or traced or not _is_alone_on_cpu():
             return jitted(*static, numbers)
         key = (function, *static, tuple(map(_kind, numbers)), _settings())
         if key not in self.loaded:
             self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:])
+            CROWDING.program_made()
         return self.loaded[key](numbers)
 
     def _find(self, function: Any, jitted: Any, static: tuple[Any, ...], numbers: list[Any], kinds: Any) -> Callable[..., Any]:

@@ -28,6 +28,7 @@ class Allowed(NamedTuple):
     test: Callable[[np.ndarray], Any]
 
 
+CARRIED = {"float32": 2.0**40, "float64": 2.0**250}  # the largest setting: squares, and ratios of squares, stay finite
 FINITE = Allowed("finite", np.isfinite)
 POSITIVE = Allowed("positive and finite", lambda value: (value > 0) & np.isfinite(value))
 NON_NEGATIVE = Allowed("0 or more, and finite", lambda value: (value >= 0) & np.isfinite(value))
@@ -103,10 +104,30 @@ def evaluate(function: Callable[..., Result], *arguments: Any) -> Result:
         return function(*arguments)
 
 
+def split_shared(many: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The arrays of a tree, one entry for each of many logs, and how the tree of one log is made of its entries.
+
+    A single number, such as the length of padded logs, is shared by all of them.
+    """
+    leaves, structure = jax.tree.flatten(many)
+    shared = [leaf if jnp.ndim(leaf) == 0 else None for leaf in leaves]
+
+    def rebuild(entries: list[Any]) -> Any:
+        own = iter(entries)
+        return jax.tree.unflatten(structure, [next(own) if one is None else one for one in shared])
+
+    return [leaf for leaf, one in zip(leaves, shared, strict=True) if one is None], rebuild
+
+
+def as_array(values: Any) -> jax.Array:
+    """`jnp.asarray`, without what that compiles for every shape of a NumPy array."""
+    return jax.device_put(values) if isinstance(values, np.ndarray | np.generic) else jnp.asarray(values)
+
+
 def as_float(values: Any) -> jax.Array:
     """An array of floats: as they are where they are floats already, JAX's default float otherwise."""
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-        values = jnp.asarray(values)
+        values = as_array(values)
     return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
 
 
@@ -123,6 +144,18 @@ def check_settings(subject: Any, name: str, num_arms: int | None = None) -> None
             raise ArgumentError(f"{name}.{field.name}", value, per_arm, problem=f"has shape {shape}")
         if is_concrete(value) and not _is_allowed(allowed, value):
             raise ArgumentError(f"{name}.{field.name}", value, allowed.description)
+        if is_concrete(value):
+            _check_size(f"{name}.{field.name}", value, allowed)
+
+
+def _check_size(name: str, value: Any, allowed: Allowed) -> None:
+    """Refuses numbers whose squares and ratios the default float cannot hold; one that may have either sign may be tiny."""
+    dtype, size = jnp.result_type(float).name, np.abs(np.asarray(value)) if np.asarray(value).dtype.kind in "iuf" else np.zeros(1)
+    largest = CARRIED[dtype]
+    tiny = (size > 0) & (size < 1 / largest) & (allowed is not FINITE)
+    if np.any(tiny | (size > largest)):
+        wide = "; float64 (jax_enable_x64) carries more" if dtype == "float32" else ""
+        raise ArgumentError(name, value, f"0, or from {1 / largest:.0e} to {largest:.0e} in size, in {dtype}{wide}")
 
 
 def _is_allowed(allowed: Allowed, value: Any) -> bool:

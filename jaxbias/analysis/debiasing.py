@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.randomness import key_words
 from jaxbias.analysis.assumptions import assume_family, assume_sigma, estimated_sigma, sigma_within_arms
@@ -19,7 +20,7 @@ from jaxbias.analysis.drift import Drift, find_drift
 from jaxbias.analysis.few_pulls import find_few_pulls
 from jaxbias.analysis.findings import Analysis, Checked, Distrust, Recommendation
 from jaxbias.analysis.influence import find_influence
-from jaxbias.analysis.limits import bias_trials, evaluated_logs, interval_paths, matching_paths, too_long, too_slow
+from jaxbias.analysis.limits import bias_trials, check_longest, evaluated_logs, interval_paths, matching_paths, too_long, too_slow
 from jaxbias.analysis.misfits import find_log_causes
 from jaxbias.analysis.recommendation import converged_for_all, recommend, to_evaluate, uses_wrong_weights
 from jaxbias.analysis.two_rewards import answer_for, policy_log
@@ -42,6 +43,7 @@ from jaxbias.rewards import Family, Normal, UnknownSigma, complete_family
 from jaxbias.stopping import StoppingRule
 
 
+@public
 def debias(
     key: PRNGKeyArray,
     log: Any,
@@ -149,6 +151,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
     history = log.history
     family, assumptions = assume_family(history, policy, family)
     _check(history, policy, family, request.level)
+    check_longest(request.ending["num_steps"])
     control = find_control(request.control, log)
     fit_key, comparison_key, bias_key, evaluation_key = (jax.random.fold_in(key, purpose) for purpose in range(4))
     policy, fitted, fit = _replay(fit_key, history, policy, request)
@@ -310,7 +313,8 @@ def _decide(
     if known and not request.clock.has_room(Stage.TESTING):
         return None
     request.clock.start(Stage.TESTING)
-    return decide(key, log.history, policy, family, control, request.level, known, **(request.ending if known else {}))
+    paths = interval_paths(log.history, policy, family)
+    return decide(key, log.history, policy, family, control, request.level, known, paths, **(request.ending if known else {}))
 
 
 def _drift(

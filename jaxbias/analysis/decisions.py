@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import compiled
 from jaxbias.estimators.confidence_sequence import confidence_sequence
 from jaxbias.estimators.contrasts import Contrasts, contrasts
 from jaxbias.estimators.inversion import test_inversion
@@ -18,7 +19,6 @@ from jaxbias.policies.winning import beta_win_log_probs, normal_win_log_probs
 from jaxbias.rewards import Bernoulli, UnknownSigma, complete_family
 
 FEW_ARMS = 8  # up to which the regret has an interval, from one test for each arm that may be the best
-PATHS = 2048  # of each test: an end is then known to 0.02 standard errors
 
 
 class Value(NamedTuple):
@@ -93,15 +93,17 @@ def decide(
     control: int | None,
     level: float,
     simulated: bool,
+    num_paths: int,
     **ending: Any,
 ) -> Decisions:
-    """All of it; `simulated` says whether the policy fits and the log is short enough for its tests."""
+    """All of it; `simulated` says whether the policy fits and the log is short enough for its tests, of so many paths."""
     keys, found = [jax.random.fold_in(key, purpose) for purpose in range(2)], None
+    options: Any = dict(level=level, num_paths=num_paths, **ending)
     if control is not None and simulated:
-        found = contrasts(keys[0], history, policy, family, control, level=level, num_paths=PATHS, **ending)
+        found = contrasts(keys[0], history, policy, family, control, **options)
     elif control is not None:
         found = _sequence(history, family, control, level)
-    best, value = _simulated_tests(keys[1], history, policy, family, level, **ending) if simulated else (None, None)
+    best, value = _simulated_tests(keys[1], history, policy, family, **options) if simulated else (None, None)
     return Decisions(control, found, simulated, _best_probability(history, family), best, value)
 
 
@@ -125,6 +127,9 @@ def _sequence(history: History, family: Any, control: int, level: float) -> Cont
     )
 
 
+_normal_wins, _beta_wins = compiled(normal_win_log_probs), compiled(beta_win_log_probs)
+
+
 def _best_probability(history: History, family: Any) -> np.ndarray | None:
     """From the posterior of every arm: Beta distributions with its mean and spread, or Normal ones."""
     if history.num_arms < 2:
@@ -137,16 +142,16 @@ def _best_probability(history: History, family: Any) -> np.ndarray | None:
     mean, spread = mean[known], spread[known]
     if isinstance(family, Bernoulli):
         worth = np.maximum(mean * (1 - mean) / spread**2 - 1, 1e-3)
-        log_probs = beta_win_log_probs(jnp.asarray(mean * worth), jnp.asarray((1 - mean) * worth))
+        log_probs = _beta_wins(mean * worth, (1 - mean) * worth)
     else:
-        log_probs = normal_win_log_probs(jnp.asarray(mean), jnp.asarray(spread))
+        log_probs = _normal_wins(mean, spread)
     found = np.zeros(history.num_arms)
     found[known] = np.exp(np.asarray(log_probs))
     return found
 
 
 def _simulated_tests(
-    key: PRNGKeyArray, history: History, policy: Any, family: Any, level: float, **ending: Any
+    key: PRNGKeyArray, history: History, policy: Any, family: Any, level: float, num_paths: int, **ending: Any
 ) -> tuple[tuple[int, ...] | None, Value | None]:
     """The arms that may be the best, and what the policy earned, from one set of paths."""
     pulls, means, num_arms = np.asarray(history.statistics.pulls), np.asarray(history.statistics.mean), history.num_arms
@@ -158,7 +163,7 @@ def _simulated_tests(
     valued = num_arms <= FEW_ARMS and bool(np.all(pulls > 0)) and not np.allclose(share, 1 / num_arms)
     if valued:
         weights = np.vstack([weights, share - 1 / num_arms, share[None] - np.eye(num_arms)])
-    found = test_inversion(key, history, policy, family, contrast=weights, num_paths=PATHS, level=level, **ending)
+    found = test_inversion(key, history, policy, family, contrast=weights, num_paths=num_paths, level=level, **ending)
     # Each test against the leader has its share of the error, so that the best arm is kept with probability `level` at least.
     rejected = np.asarray(found.diagnostics["p_less"])[: len(others)] * len(others) < 1 - level
     kept = {leader, *(arm for arm, out in zip(others, rejected, strict=True) if not out and pulls[arm] > 0)}

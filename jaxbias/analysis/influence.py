@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
 from jaxbias.analysis.findings import CarriedEstimate, Influence, MovingRow
 from jaxbias.estimators.compare import apply_method, check_methods
@@ -32,6 +33,7 @@ SAMPLE_MEANS = ("sample_mean", "confidence_sequence")  # whose means are those o
 CARRIED_WEIGHT, CARRIED_ERRORS = 0.5, 1.0
 
 
+@public
 def influence(
     key: PRNGKeyArray, history: History, policy: Policy | None, family: Family, method: str = "mean_matching", **options: Any
 ) -> Float[Array, "*trials arms steps"]:

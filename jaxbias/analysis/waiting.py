@@ -121,11 +121,12 @@ class Clock:
 
 
 def by_worth(methods: Sequence[str]) -> list[str]:
-    """The methods in the order in which a budget is spent: what costs nothing, then those that are preferred, then the others."""
+    """The methods in the order in which a budget is spent: what costs nothing, the guarded, the preferred, the others."""
 
     def rank(name: str) -> tuple[bool, float]:
-        preference = METHODS[name].preference
-        return METHODS[name].cost is not Cost.SUMS, float("inf") if preference is None else float(preference)
+        method = METHODS[name]
+        last = 0.0 if method.guarded and method.needs_policy else float("inf")
+        return method.cost is not Cost.SUMS, last if method.preference is None else float(method.preference)
 
     return sorted(methods, key=rank)
 

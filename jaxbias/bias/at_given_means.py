@@ -62,7 +62,8 @@ def bias_at(
     """
     policy = check_policy(policy, history.num_arms)
     history, mean = check_history(history), as_float(mean)
-    family = check_family(family, jnp.where(jnp.isnan(mean), 0.5, mean))
+    mean = np.asarray(mean)
+    family = check_family(family, np.where(np.isnan(mean), mean.dtype.type(0.5), mean))
     check_sigma(family, "a simulation")
     if num_trials < 2:
         raise ArgumentError("num_trials", num_trials, "2 or more")
@@ -70,7 +71,7 @@ def bias_at(
     kept, chunks = _kept_arms(history, mean), -(-num_trials // size)
     check_stop(stop, history.num_arms)
     num_steps = check_num_steps(num_steps, history, stop)
-    arms = jnp.asarray(np.searchsorted(kept, np.asarray(history.arms)), jnp.int32)
+    arms = np.searchsorted(kept, np.asarray(history.arms)).astype(np.int32)
     policy, family = jax.tree.map(partial(of_arms, kept=kept, num_arms=history.num_arms), (policy, family))
     design = design_of(dataclasses.replace(history, arms=arms), stop, num_steps)
     average, stderr = _simulate(policy, family, mean[kept], design, key, chunks=chunks, size=size)
@@ -87,7 +88,7 @@ def _kept_arms(history: History, mean: Array) -> np.ndarray:
     return np.flatnonzero(known)
 
 
-@partial(compiled, static=("chunks", "size"))
+@partial(compiled, static=("chunks", "size"), pads=("design",))
 def _simulate(
     policy: Policy, family: Any, mean: Array, design: Design, key: PRNGKeyArray, chunks: int, size: int
 ) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:

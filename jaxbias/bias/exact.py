@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.policies import ArmStatistics, Policy, check_policy
@@ -46,6 +47,7 @@ class ExactDistribution(NamedTuple):
         return second - 2 * self.mean * (self.probability @ sample_mean) + np.square(self.mean)
 
 
+@public
 def exact_bias(policy: Policy, mean: Any, num_steps: int) -> Float[np.ndarray, "*means arms"]:
     """The bias of each arm's sample mean, without simulation, for Bernoulli rewards.
 
@@ -61,6 +63,7 @@ def exact_bias(policy: Policy, mean: Any, num_steps: int) -> Float[np.ndarray, "
     return exact_distribution(policy, mean, num_steps).bias
 
 
+@public
 def exact_distribution(policy: Policy, mean: Any, num_steps: int) -> ExactDistribution:
     """The distribution of pulls and successes at the end, for Bernoulli rewards; arguments as in `exact_bias`."""
     mean = np.asarray(mean, np.float64)

@@ -14,6 +14,7 @@ from jaxtyping import Array, PRNGKeyArray, UInt
 
 from jaxbias._core.chunks import Firsts, split_trials
 from jaxbias._core.devices import collect, device_count, on_each_device, one_ahead, trial_mesh
+from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
 from jaxbias._core.settings import is_concrete
@@ -51,6 +52,7 @@ class GradientSummary(NamedTuple):
     num_trials: int
 
 
+@public
 def measure_gradient(
     key: PRNGKeyArray,
     policy: Policy,

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from jaxbias._core.chunks import Firsts, split_trials, trials_at_once
 from jaxbias._core.devices import collect, device_count, on_each_device, one_ahead, trial_mesh
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import trial_words
@@ -84,6 +85,7 @@ class BiasSummary(NamedTuple):
     _repr_html_ = as_html
 
 
+@public
 def measure_bias(
     key: PRNGKeyArray,
     policy: Policy,

@@ -64,7 +64,11 @@ def check_choose(choose: Chooser | Literal["largest"] | None, num_arms: int) -> 
         return choose_largest
     if not callable(choose):
         raise ArgumentError("choose", choose, "'largest', or a function from pulls and sums to an arm")
-    found = jax.eval_shape(choose, StatisticsPolicy().init(num_arms))
+    try:
+        found = jax.eval_shape(choose, StatisticsPolicy().init(num_arms))
+    except Exception as error:
+        problem = f"raises {type(error).__name__}: {str(error).splitlines()[0]}"
+        raise ArgumentError("choose", choose, "a function of pulls and sums (an ArmStatistics) alone", problem=problem) from error
     if getattr(found, "shape", None) != () or not jnp.issubdtype(found.dtype, jnp.integer):
         raise ArgumentError("choose", choose, "a function that returns the number of one arm", problem=f"returns {found}")
     return choose

@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.code
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except OSError as error:
-        return _complain(str(error), code=1)
+    except OSError as error:  # such as a full disk
+        return _complain(str(error), code=2)
     return _complain("interrupted", code) if code == INTERRUPTED else code or 0
 
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import Json, Preset, Seed, make_key, with_fitted_policy_options, with_reading_options, with_stop_options
 from jaxbias.cli.waiting import show_progress

@@ -31,6 +31,7 @@ PHRASES = {  # where one argument is no single option
     "history.held_out": "the held-out reward",
     "history.draws": "the recorded draw",
     "history": "the log",
+    "history.num_arms": "the number of arms",
     "propensities": "the propensity",
     "columns.weights": "--weights-prefix",
     "stop": "the stopping rule",

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias.cli.app import app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import (
     Json,

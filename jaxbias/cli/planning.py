@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Seed, Sigma, make_key, refuse_fit, with_policy_options
 from jaxbias.cli.reproducing import show_progress
 from jaxbias.naming.building import ASSUMES_SIGMA, build_family, build_policy, setting_name, settings_of

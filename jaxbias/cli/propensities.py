@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias._core.files import check_writable, written_whole
 from jaxbias.cli.app import app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Policy, Sigma, refuse_fit, with_policy_options, with_reading_options
 from jaxbias.naming.collection import build_collection
 from jaxbias.naming.names import Opening

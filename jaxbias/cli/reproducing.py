@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias.cli.app import TYPED, app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import Json, Seed, make_key
 from jaxbias.cli.processes import Processes, spread_over, with_process_options
 from jaxbias.reporting import terminal as report

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
+from jaxbias._core.cache import use_cache
 from jaxbias._core.errors import ArgumentError
 from jaxbias.cli.app import app
-from jaxbias.cli.cache import use_cache
 from jaxbias.cli.options import (
     Json,
     Numbers,

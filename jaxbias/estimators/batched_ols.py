@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -25,6 +26,7 @@ from jaxbias.history import History, by_trial, check_squares, check_whole
 from jaxbias.rewards import Bernoulli, Family, Normal
 
 
+@public
 def batched_ols(history: History, family: Family | None = None, *, level: float = 0.95, control: int = 0) -> Estimate:
     """Each arm's mean from the means of its batches, and its difference to a control, which a common drift does not touch.
 

@@ -1,25 +1,26 @@
 """What every estimator asks of a log before it uses it: the level, the family, and rewards that the family can give."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxbias._core import door
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.history import History, check_history
-from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Bernoulli, Family, UnknownSigma, at_arm, check_family
+from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Bernoulli, Family, Normal, UnknownSigma, at_arm, check_family
 
 INSIDE = 0.5  # a mean that every built-in family allows
 
 
 def check_level(level: float) -> None:
     """Refuses a level that no interval has."""
-    if not 0 < level < 1:
-        raise ArgumentError("level", level, "above 0 and below 1")
+    door.check_level("level", level)
 
 
 def check_family_of(history: History, family: Family | None) -> BaseFamily:
@@ -59,8 +60,20 @@ def check_rewards(history: History, family: BaseFamily, field: str = "rewards") 
     if not history.order_known and is_concrete((rewards, family)):
         _check_sums(history, family)
     elif is_concrete((rewards, family)):
-        log_prob = evaluate(_reward_log_probs, family, dataclasses.replace(history, rewards=rewards))
-        refuse_first(f"history.{field}", ~np.isfinite(log_prob), rewards, problem=f", which {family!r} cannot give")
+        impossible = _impossible(family, dataclasses.replace(history, rewards=rewards))
+        refuse_first(f"history.{field}", impossible, rewards, problem=f", which {family!r} cannot give")
+
+
+def _impossible(family: BaseFamily, history: History) -> np.ndarray:
+    """Whether each reward is one that the family cannot give; of the usual families by NumPy, with nothing compiled."""
+    rewards = np.asarray(history.rewards)
+    if type(family) is Bernoulli:
+        return ~((rewards == 0) | (rewards == 1))
+    if type(family) is Normal:
+        sigma = np.broadcast_to(np.asarray(family.sigma, rewards.dtype), (history.num_arms,))[np.asarray(history.arms)]
+        with np.errstate(over="ignore"):
+            return ~np.isfinite(np.square((rewards - rewards.dtype.type(INSIDE)) / sigma))
+    return ~np.isfinite(np.asarray(evaluate(_reward_log_probs, family, history))[..., : history.num_steps])
 
 
 def _check_sums(history: History, family: BaseFamily) -> None:
@@ -92,7 +105,7 @@ def check_held_out(history: History, family: BaseFamily) -> None:
     check_rewards(history, family, "held_out")
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def _reward_log_probs(family: Any, history: History) -> Array:
     def one(arm: Array, reward: Array) -> Array:
         return at_arm(family, arm, history.num_arms).log_prob(reward, jnp.full_like(reward, mean_inside(family)))

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate
@@ -126,6 +127,7 @@ class Comparison:
     _repr_html_ = as_html
 
 
+@public
 def compare(
     key: PRNGKeyArray,
     history: History,
@@ -156,7 +158,7 @@ def compare(
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
-        num_paths: that `mean_matching` and `bias_corrected` simulate at each mean vector.
+        num_paths: that `mean_matching`, `bias_corrected` and `guarded_shrinkage` simulate at each mean vector.
         interval_paths: that `test_inversion` simulates, whose intervals these methods share.
         progress: called with the name of each method before it runs; an `ArgumentError` that it raises leaves the method out.
 
@@ -165,7 +167,7 @@ def compare(
     >>> history = jb.simulate(jax.random.key(0), policy, family, [1.0, 0.75], num_steps=16)
     >>> table = jb.compare(jax.random.key(1), history, policy, family)
     >>> sorted(table.estimates)[:3]
-    ['bias_corrected', 'confidence_sequence', 'mean_matching']
+    ['bias_corrected', 'confidence_sequence', 'guarded_shrinkage']
     >>> str(table.reasons["data_splitting"])[:26]
     'history.held_out is None; '
     """

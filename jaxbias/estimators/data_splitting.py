@@ -4,6 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from jaxbias._core.door import public
 from jaxbias.estimators.checks import check_held_out, check_log
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.sample_mean import estimate_from_means
@@ -11,6 +12,7 @@ from jaxbias.history import History, first_pulls
 from jaxbias.rewards import Family
 
 
+@public
 def data_splitting(
     history: History, family: Family | None = None, *, first_shared: bool = False, level: float = 0.95
 ) -> Estimate:

@@ -8,10 +8,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.derivatives import Slopes, held, implicit, moving_with, undefined_in, undefined_where
 from jaxbias._core.jit import compiled
+from jaxbias._core.settings import is_concrete
 from jaxbias._core.showing import as_html, as_text
 from jaxbias.policies import BasePolicy
 from jaxbias.rewards import Normal, UnknownSigma
@@ -69,6 +71,8 @@ class Estimate:
     @property
     def converged(self) -> Any:
         """Whether the figures of each arm can be relied on."""
+        if is_concrete(self.status):  # by NumPy, with nothing compiled
+            return np.isin(np.asarray(self.status), (Status.CONVERGED, Status.AT_EDGE))
         return (self.status == Status.CONVERGED) | (self.status == Status.AT_EDGE)
 
     __str__ = as_text

@@ -17,7 +17,6 @@ import numpy as np
 from jax.scipy.special import logit
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
-from scipy.special import stdtrit
 
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.estimate import Estimate, Status
@@ -50,6 +49,8 @@ def student_quantile(level: float, freedom: Int[Array, "*shape"], dtype: DTypeLi
 
 @lru_cache
 def _table(level: float) -> tuple[float, ...]:
+    from scipy.special import stdtrit  # here, because it takes a third of a second
+
     return (math.nan, *stdtrit(np.arange(1, LARGEST_IN_TABLE + 1), (1 + level) / 2).tolist())
 
 

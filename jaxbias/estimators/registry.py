@@ -51,6 +51,9 @@ class Method:
         fallback: its rank where the policy is not known or does not fit, the one that assumes the least first. None where it
             needs the policy.
         by_default: whether it is tried where no methods are named.
+        guarded: whether the error of an arm that was pulled often is that of its sample mean at most. Where methods are evaluated
+            on logs like the one at hand, these are recommended before the others: such logs are simulated at estimates, and
+            cannot show whose error grows where the estimates are lucky.
         inverts: whether its intervals are those of `test_inversion`, which several methods of a comparison then share.
         options: other arguments that it is called with where it is one method among others.
     """
@@ -67,6 +70,7 @@ class Method:
     preference: int | None = None
     fallback: int | None = None
     by_default: bool = True
+    guarded: bool = False
     inverts: bool = False
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -88,6 +92,7 @@ _ALL = (
         summary="the average reward of each arm, which is wrong on average",
         takes=("history", "family", "level"),
         knows_stopping=True,  # as right, or wrong, with a rule as without
+        guarded=True,
         fallback=3,
     ),
     Method(
@@ -189,7 +194,6 @@ _ALL = (
         corrects=True,
         preference=5,
         inverts=True,
-        options={"proportional": True},  # an arm that was pulled often keeps its sample mean
     ),
     Method(
         name="unbiased",
@@ -211,6 +215,17 @@ _ALL = (
         takes=("key", "history", "policy", "family", "level"),
         cost=Cost.WEIGHTED_PATHS,
         by_default=False,  # shrinkage has as little error in most settings, in far less time
+    ),
+    Method(
+        name="guarded_shrinkage",
+        module="jaxbias.estimators.guarded_shrinkage",
+        summary="shrinkage as far as an arm's pulls allow; no more error than the sample mean where it was pulled often",
+        needs=frozenset({Need.POLICY, Need.FAMILY}),
+        takes=("key", "history", "policy", "family", "level", "num_paths", "stop", "num_steps"),
+        cost=Cost.SIMULATION,
+        knows_stopping=True,
+        guarded=True,
+        inverts=True,
     ),
 )
 METHODS = {method.name: method for method in _ALL}

@@ -1,11 +1,13 @@
 """The sample mean, with the interval of an analyst who does not know that the data were collected adaptively."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
@@ -14,6 +16,7 @@ from jaxbias.history import History, count
 from jaxbias.rewards import BaseFamily, Family
 
 
+@public
 def sample_mean(history: History, family: Family | None = None, *, level: float = 0.95) -> Estimate:
     """Each arm's average reward, and the interval that would be right had the arms been fixed in advance.
 
@@ -51,6 +54,7 @@ class ArmSummary(NamedTuple):
     deviation: Float[Array, "*trials arms"]
 
 
+@partial(compiled, static=("method", "level"), pads=("history",))
 def estimate_from_means(method: str, history: History, family: BaseFamily, level: float) -> Estimate:
     """The sample means of a checked history, relied on where they have a standard error above zero.
 
@@ -63,7 +67,6 @@ def estimate_from_means(method: str, history: History, family: BaseFamily, level
     return clip_to_family(wald(method, summary.mean, stderr, level, status, {"pulls": summary.pulls}, freedom), family)
 
 
-@compiled
 def summarise(history: History) -> ArmSummary:
     """Pulls, means and standard deviations of each arm."""
     pulls, mean, squares = history.statistics.pulls, history.statistics.mean, squares_within(history)

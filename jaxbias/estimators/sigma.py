@@ -1,5 +1,6 @@
 """What a log says about a sigma that is not known: one for all arms, or one for each, and with how many degrees of freedom."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.errors import ArgumentError
-from jaxbias._core.settings import evaluate, is_concrete
+from jaxbias._core.jit import compiled
+from jaxbias._core.settings import evaluate, is_concrete, split_shared
 from jaxbias.estimators.estimate import Status
 from jaxbias.estimators.sample_mean import squares_within
 from jaxbias.history import History
@@ -61,7 +63,8 @@ def spread_of(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
 
 def spread_of_each(history: History, of_arm: Int[np.ndarray, " arms"]) -> Spread:
     """What each of many trials says."""
-    return jax.vmap(lambda trial: spread_of(trial, of_arm))(history)
+    each, rebuild = split_shared(history)
+    return jax.vmap(lambda leaves: spread_of(rebuild(leaves), of_arm))(each)
 
 
 def figures_of(history: History, family: BaseFamily) -> Float[Array, "trials figures"]:
@@ -87,6 +90,11 @@ def sigma_figures(family: UnknownSigma, log_sigma: Array, stderr: Array, spread:
     return figures if family.each else {name: value[..., 0] for name, value in figures.items()}
 
 
+@partial(compiled, pads=("history",))
+def _pulls_and_squares(history: History) -> tuple[Array, Array]:
+    return history.statistics.pulls, squares_within(history)
+
+
 def check_spread(history: History, family: UnknownSigma) -> None:
     """Raises where the log says nothing about sigma, or that it is 0."""
     if not history.squares_known:
@@ -95,7 +103,7 @@ def check_spread(history: History, family: UnknownSigma) -> None:
     if not is_concrete(history):
         return
     arms, rewards = np.atleast_2d(history.arms), np.atleast_2d(np.asarray(history.rewards, np.float64))
-    known = evaluate(lambda history: (history.statistics.pulls, squares_within(history)), history)
+    known = evaluate(_pulls_and_squares, history)
     pulls, squares = (np.atleast_2d(part) for part in known)
     of_arm = sigma_of_arm(family, history.num_arms)
     for trial in range(arms.shape[0]):

@@ -8,11 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.compare import check_methods, compare
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.registry import METHODS, Need
-from jaxbias.evaluation.figures import Evaluation, TrueLogs, summarise_estimates
+from jaxbias.evaluation.figures import COUNTED, Counted, Evaluation, TrueLogs, summarise_estimates
 from jaxbias.history import History
 from jaxbias.policies import Policy
 from jaxbias.rewards import Family
@@ -23,6 +24,7 @@ OwnMethod = Callable[[PRNGKeyArray, History, Policy, Family], Estimate]
 FEWEST_TRIALS = 2  # for a standard error
 
 
+@public
 def evaluate(
     key: PRNGKeyArray,
     policy: Policy,
@@ -38,6 +40,9 @@ def evaluate(
     allocation: Literal["independent", "shares"] = "independent",
     stop: StoppingRule | None = None,
     delay: int | Sequence[int] | None = None,
+    held_out: bool = False,
+    keep_draws: bool = False,
+    count: Counted = "converged",
     num_paths: int = 1024,
     progress: Callable[[str], None] | None = None,
 ) -> Evaluation:
@@ -52,6 +57,9 @@ def evaluate(
         level: of the intervals.
         assumed: the family that the estimators are told, where that is another one, such as `Normal(sigma=None)`.
         batch_size, allocation, stop, delay: of the experiment, as in `simulate`.
+        held_out, keep_draws: what the logs also have, as in `simulate`, for functions that use it. A named method that needs
+            held-out rewards has them anyway.
+        count: which estimates count: the "converged" ones, as a user would who reads the status, or all that are "finite".
         num_paths: that mean matching and others simulate for each log.
         progress: called with the name of each method before it runs.
 
@@ -66,12 +74,15 @@ def evaluate(
     """
     if num_trials < FEWEST_TRIALS:
         raise ArgumentError("num_trials", num_trials, f"{FEWEST_TRIALS} or more")
+    if count not in COUNTED:
+        raise ArgumentError("count", count, "'converged' or 'finite'")
     own = methods if isinstance(methods, Mapping) else {}
     names = _names(methods, batch_size is not None)
-    held_out = any(Need.HELD_OUT in METHODS[name].needs for name in names)
+    held_out = held_out or any(Need.HELD_OUT in METHODS[name].needs for name in names)
     log_key, method_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
     design: dict[str, Any] = dict(batch_size=batch_size, allocation=allocation, stop=stop, delay=delay)
-    logs = simulate(log_key, policy, family, mean, num_steps, num_trials, held_out=held_out, progress=False, **design)
+    design |= dict(held_out=held_out, keep_draws=keep_draws)
+    logs = simulate(log_key, policy, family, mean, num_steps, num_trials, progress=False, **design)
     told = family if assumed is None else assumed
     known = TrueLogs.of(logs, np.asarray(mean, np.float64))
     estimates, reasons = {name: function(method_key, logs, policy, told) for name, function in own.items()}, {}
@@ -79,7 +90,7 @@ def evaluate(
         options: Any = dict(level=level, stop=stop, num_paths=num_paths, progress=progress)
         found = compare(method_key, logs, policy, told, methods=names, **options)
         estimates, reasons = estimates | found.estimates, found.reasons
-    figures = {name: summarise_estimates(estimate, known) for name, estimate in estimates.items()}
+    figures = {name: summarise_estimates(estimate, known, count) for name, estimate in estimates.items()}
     pulls = known.pulls.mean(axis=0)
     return Evaluation(methods=figures, reasons=reasons, mean=known.mean, pulls=pulls, num_trials=num_trials, level=level)
 

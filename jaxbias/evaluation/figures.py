@@ -1,7 +1,7 @@
 """The figures of a method over many simulated logs: bias, mean squared error, coverage and width, with Monte Carlo errors."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from jaxbias.history import History
 if TYPE_CHECKING:
     import pandas
 
+Counted = Literal["converged", "finite"]  # which estimates have a part in the figures
+COUNTED = get_args(Counted)
 THIRDS = ("few", "middle", "many")  # pulls of an arm, over the logs
 FEWEST = 2  # squares that a ratio has an error of
 # One pull has a mean, and no interval where sigma is not known. Without such arms the sample mean would look less biased.
@@ -35,8 +37,8 @@ class MethodFigures(NamedTuple):
             the third that pulled it the most, over all arms.
         relative_rmse: the root mean squared error over that of the sample mean in the same logs.
         relative_rmse_by_pulls: the same by thirds of the pulls. The errors of these ratios are those of paired differences.
-        usable: the share of estimates that exist and have converged; only these count, and in bias and error also means whose
-            pulls were too few for an interval.
+        usable: the share of estimates that exist and have converged. Only these count, and in bias and error also means whose
+            pulls were too few for an interval; where all finite estimates are asked for, their share, and they count.
     """
 
     bias: np.ndarray
@@ -92,11 +94,11 @@ class TrueLogs(NamedTuple):
         return cls(mean=mean, pulls=pulls, sample_mean=np.where(pulls > 0, plain, np.nan), point=same)
 
 
-def summarise_estimates(estimate: Estimate, logs: TrueLogs) -> MethodFigures:
+def summarise_estimates(estimate: Estimate, logs: TrueLogs, count: Counted = "converged") -> MethodFigures:
     """The figures of estimates of many logs, (trials, arms), whose true means are known."""
     mean = logs.mean
     values, lower, upper = (np.asarray(part, np.float64) for part in (estimate.mean, estimate.lower, estimate.upper))
-    usable = np.asarray(estimate.converged) & np.isfinite(values)
+    usable = np.isfinite(values) & (np.asarray(estimate.converged) | (count == "finite"))
     estimated = np.isfinite(values) & (usable | np.isin(np.asarray(estimate.status), MEAN_ALONE))
     error = np.where(estimated, values - mean, np.nan)
     bounded = usable & np.isfinite(lower) & np.isfinite(upper)

@@ -1,6 +1,7 @@
 """How methods do on logs like a given one: its forced pulls, its batches, its stopping rule, at means that are taken for true."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import root_words, trial_words
 from jaxbias.estimators.compare import compare
 from jaxbias.evaluation.figures import Evaluation, TrueLogs, summarise_estimates
-from jaxbias.history import History, check_history, check_num_steps
+from jaxbias.history import History, check_history, check_num_steps, without_padding
 from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import Family, check_family
 from jaxbias.simulation.paths import Design, design_of, simulate_logs
@@ -58,7 +59,7 @@ def evaluate_like(
     design = design_of(checked, stop, check_num_steps(num_steps, checked, stop))
     log_key, method_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
     means = jnp.asarray(points[point], checked.rewards.dtype)
-    logs = _simulate(own_policy, own_family, means, root_words(log_key), design, stop)
+    logs = without_padding(_simulate(own_policy, own_family, means, root_words(log_key), design, stop))
     told = family if assumed is None else assumed
     options: Any = dict(level=level, stop=stop, num_paths=num_paths, interval_paths=num_paths, progress=progress)
     found = compare(method_key, logs, policy, told, methods=methods, **options)
@@ -74,7 +75,7 @@ def evaluate_like(
     )
 
 
-@compiled
+@partial(compiled, pads=("design",))
 def _simulate(policy: Any, family: Any, means: Array, root: Array, design: Design, stop: Any) -> History:
     words = trial_words(root, jnp.uint32(0), means.shape[0])
     return simulate_logs(words, policy, family, means, design._replace(stop=stop))

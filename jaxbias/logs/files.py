@@ -26,6 +26,7 @@ UNSUPPORTED = {  # by the first bytes of the file
 FORMATS = "a CSV, TSV or Parquet file, plain or gzipped"
 ENCODINGS = "UTF-8, or UTF-16 with a byte order mark"
 DAMAGED_GZIP = "is a damaged gzip file, cut off or altered"
+LONGEST_LINE = 2**24  # characters: of a gzip file of 2 MB that unpacks to 2 GB, pandas would make one field
 BLOCK = 2**18  # bytes read at once, as pandas does
 
 
@@ -99,7 +100,7 @@ class Text(io.TextIOBase):
     """
 
     def __init__(self, file: RawFile) -> None:
-        self._name, self._line = file.name, 1
+        self._name, self._line, self._open_line = file.name, 1, 0
         for start, kind in UNSUPPORTED.items():
             if file.start.startswith(start):
                 raise LogError(subject=file.name, problem=f"is {kind}", allowed=FORMATS)
@@ -128,6 +129,11 @@ class Text(io.TextIOBase):
             line = self._line + text[: text.index("\0")].count("\n")
             raise self._not_text(f"has a NUL byte in line {line}")
         self._line += text.count("\n")
+        ends = max(text.rfind("\n"), text.rfind("\r"))
+        self._open_line = len(text) - ends - 1 if ends >= 0 else self._open_line + len(text)
+        if self._open_line > LONGEST_LINE:
+            problem = f"has more than {LONGEST_LINE // 2**20} million characters in line {self._line}"
+            raise LogError(subject=self._name, problem=problem, allowed=FORMATS)
         return text
 
     def _decode(self, block: bytes) -> str:

@@ -141,12 +141,13 @@ def _log_of_counts(
 def _read_columns(source: Any, wanted: Finder, separator: str | None, decimal: str) -> tuple[Columns, str]:
     """The needed columns, and the name of the log."""
     try:
-        import pandas as pd
+        from jaxbias.logs.frames import as_frame
     except ModuleNotFoundError as error:
         raise ImportError("reading logs needs pandas; install it with pip install 'jaxbias[cli]'") from error
     _check_marks(separator, decimal)
-    if isinstance(source, pd.DataFrame):
-        return read_frame(source, wanted), DATA_FRAME
+    frame = as_frame(source)
+    if frame is not None:
+        return read_frame(frame, wanted), DATA_FRAME
     with open_file(source) as opened:
         if opened.is_parquet:
             return read_parquet(opened, wanted), opened.short_name

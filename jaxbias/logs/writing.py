@@ -24,7 +24,8 @@ def write_log(history: "History", out: Path, labels: Sequence[str] | None = None
     """Writes trial, step, arm and reward, one pull per row; of batches also which, and whether the pull was forced;
     of late rewards the step that `seen_at` has.
 
-    The file is written completely or not at all. Steps after a trial was stopped are left out.
+    The file is written completely or not at all. Labels are written as they are, so that the file reads back as the same log:
+    a spreadsheet may take one that begins with =, +, - or @ for a formula. Steps after a trial was stopped are left out.
 
     Arguments:
         history: one trial, whose log has no column trial, or several trials.

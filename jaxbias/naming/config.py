@@ -11,16 +11,18 @@ arm = "variant"
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from jaxbias._core.errors import ArgumentError
+from jaxbias._core.errors import ArgumentError, shorten
 from jaxbias._core.files import written_whole
 from jaxbias.naming.settings import COLUMNS, SETTINGS, Kind, Setting
 
+LARGEST_COUNT = 2**53  # up to here floats are exact
 COMMENT = "# How a log was collected: read by `jaxbias debias --config`.\n"
 
 
@@ -46,12 +48,15 @@ def _check(path: Path, name: str, value: Any) -> Any:
         return setting.choices(value) if value in choices else _refuse(path, setting, value, f"one of {', '.join(choices)}")
     if setting.kind in (Kind.NUMBER, Kind.NUMBERS):
         return _check_number(path, setting, value)
+    if setting.kind is Kind.COUNT:
+        is_count = isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value) and value == int(value)
+        return int(value) if is_count and abs(value) <= LARGEST_COUNT else _refuse(path, setting, value, "a whole number")
     test, allowed = _TESTS[setting.kind]
     return value if test(value) else _refuse(path, setting, value, allowed)
 
 
 def _refuse(path: Path, setting: Setting, value: Any, allowed: str) -> Any:
-    problem = f"is {json.dumps(value, default=str)}"
+    problem = f"is {shorten(json.dumps(value, default=str))}"
     raise ArgumentError(setting.name, value, allowed, subject=f"{path}: {setting.name}", problem=problem)
 
 
@@ -85,8 +90,18 @@ def _check_number(path: Path, setting: Setting, value: Any) -> Any:
         each = ", or a list with one for each arm" if several else ""
         words = "".join(f", or {word!r}" for word in setting.words)
         return _refuse(path, setting, value, f"a number{each}{words}")
+    if not all(map(_is_finite, parts)):
+        return _refuse(path, setting, value, "finite, as a number with 64 bits")
     numbers = [float(part) for part in parts]
     return numbers if several else numbers[0]
+
+
+def _is_finite(value: int | float) -> bool:
+    """Whether a float can hold it; TOML has inf and nan, and whole numbers with any number of digits."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def write_config(path: Path, settings: Mapping[str, Any]) -> None:

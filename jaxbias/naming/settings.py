@@ -39,6 +39,7 @@ class Kind(enum.Enum):
     TEXT = enum.auto()
     TEXTS = enum.auto()
     NUMBER = enum.auto()
+    COUNT = enum.auto()  # a whole number
     NUMBERS = enum.auto()  # one, or one for each arm
     COLUMN_NAMES = enum.auto()
 
@@ -80,18 +81,18 @@ _ALL = (
     Setting("added", Owner.POLICY, Kind.NUMBERS),
     Setting("top_two", Owner.AROUND, Kind.NUMBER),
     Setting("floor", Owner.AROUND, Kind.NUMBER, words=(FIT,)),
-    Setting("warm_up", Owner.AROUND, Kind.NUMBER),
+    Setting("warm_up", Owner.AROUND, Kind.COUNT),
     Setting("family", Owner.FAMILY, Kind.CHOICE, FamilyName),
     Setting("sigma", Owner.FAMILY, Kind.NUMBERS, words=(ESTIMATE, ESTIMATE_EACH)),
     Setting("opening", Owner.DESIGN, Kind.CHOICE, Opening),
     Setting("allocation", Owner.DESIGN, Kind.CHOICE, Allocation),
-    Setting("max_steps", Owner.DESIGN, Kind.NUMBER),
-    Setting("batch_size", Owner.DESIGN, Kind.NUMBER),
+    Setting("max_steps", Owner.DESIGN, Kind.COUNT),
+    Setting("batch_size", Owner.DESIGN, Kind.COUNT),
     Setting("stop_difference", Owner.STOPPING, Kind.NUMBER),
     Setting("stop_mean", Owner.STOPPING, Kind.NUMBER),
     Setting("stop_arm", Owner.STOPPING, Kind.TEXT),
-    Setting("stop_first", Owner.STOPPING, Kind.NUMBER),
-    Setting("stop_every", Owner.STOPPING, Kind.NUMBER),
+    Setting("stop_first", Owner.STOPPING, Kind.COUNT),
+    Setting("stop_every", Owner.STOPPING, Kind.COUNT),
     Setting("arms", Owner.READING, Kind.TEXTS),
     Setting("separator", Owner.READING, Kind.TEXT),
     Setting("decimal", Owner.READING, Kind.TEXT),
@@ -99,7 +100,7 @@ _ALL = (
     Setting("counts", Owner.READING, Kind.FLAG),
     Setting("batch_by", Owner.READING, Kind.CHOICE, BatchBy),
     Setting("weights", Owner.READING, Kind.TEXT),
-    Setting("delay", Owner.READING, Kind.NUMBER),
+    Setting("delay", Owner.READING, Kind.COUNT),
     Setting("cluster", Owner.READING, Kind.TEXT),
     Setting("level", Owner.ANALYSIS, Kind.NUMBER),
     Setting("method", Owner.ANALYSIS, Kind.TEXTS),

@@ -1,4 +1,6 @@
-"""The experiments: many trials of one policy at given means, and the estimates of one method on their logs.
+"""The experiments: many trials of one policy at given means, and what is measured of them.
+
+How well a method estimates the means is a call of `evaluate`; the figures of the paper measure other things.
 
 An experiment is a few words and numbers, so that it can be written to a file and identified. Its random numbers depend on the
 key and on these words alone: not on what else is run, nor in which order.
@@ -8,6 +10,7 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,11 +20,15 @@ from jaxtyping import PRNGKeyArray
 from jaxbias.bias.conditions import check_exploit, check_iio
 from jaxbias.bias.exact import exact_bias
 from jaxbias.bias.measured import measure_bias
-from jaxbias.estimators import registry
-from jaxbias.estimators.conditional_mle import ContrastiveDivergence
-from jaxbias.estimators.estimate import Estimate
-from jaxbias.paper.summaries import Figure, Figures, correlation, summarise
-from jaxbias.policies import UCB1, EpsilonGreedy, Greedy, LilUCB, Thompson, Uniform
+from jaxbias.estimators.conditional_mle import ContrastiveDivergence, conditional_mle
+from jaxbias.estimators.data_splitting import data_splitting
+from jaxbias.estimators.mean_matching import mean_matching
+from jaxbias.estimators.sample_mean import sample_mean
+from jaxbias.estimators.weighting.propensity_weighting import propensity_weighting
+from jaxbias.evaluation.evaluating import OwnMethod, evaluate
+from jaxbias.paper.policies import POLICIES
+from jaxbias.paper.summaries import Figure, Figures, correlation
+from jaxbias.policies import Greedy
 from jaxbias.rewards import Normal
 from jaxbias.simulation.trials import simulate
 
@@ -30,14 +37,7 @@ FEWEST = 20  # trials of an experiment: a standard error needs a few
 CMLE_PATHS = 256  # of each log: a Monte Carlo error of a thirtieth of the standard error at T = 40, K = 5
 MATCHING_PATHS = 512  # likewise
 GRID = 41  # mean values on each side of a heat map
-POLICIES: dict[str, Callable[..., Any]] = {
-    "lil' UCB": LilUCB,
-    "ε-Greedy": EpsilonGreedy,
-    "Greedy": Greedy,
-    "TS": Thompson,
-    "UCB1": UCB1,
-    "Uniform": lambda tau: Uniform(),  # noqa: ARG005  (it has no index to add noise to)
-}
+FAMILY = Normal(sigma=1.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,9 @@ class Experiment:
         return max(round(wanted), FEWEST)
 
 
+Run = Callable[[Any, Any, Experiment, int], Figures]
+
+
 class Result(NamedTuple):
     """The result of an experiment: figures by name, and the number of trials."""
 
@@ -97,29 +100,20 @@ def run_experiment(key: PRNGKeyArray, experiment: Experiment, trials: int | None
     """Runs an experiment; the same key, words and trials give the same bits."""
     key = jax.random.fold_in(key, zlib.crc32(experiment.text.encode()))
     number = experiment.num_trials(trials)
-    policy = POLICIES[experiment.policy](tau=experiment.tau)
+    policy = POLICIES[experiment.policy](experiment.tau)
     figures = METHODS[experiment.method](key, policy, experiment, number)
     return Result(trials=number, figures={name: Figure(*figure) for name, figure in figures.items()})
 
 
 def _measure(key: Any, policy: Any, experiment: Experiment, trials: int, **options: Any) -> Any:
-    problem = (key, policy, Normal(sigma=1.0), experiment.mean, experiment.steps, trials)
+    problem = (key, policy, FAMILY, experiment.mean, experiment.steps, trials)
     return measure_bias(*problem, progress=False, **options)
 
 
-def _simulate(key: Any, policy: Any, experiment: Experiment, trials: int, **options: Any) -> Any:
-    steps = options.pop("steps", experiment.steps)
-    return simulate(key, policy, Normal(sigma=1.0), experiment.mean, steps, trials, progress=False, **options)
-
-
-def _sample_mean(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
+def _joint(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
+    """The share of trials in which 0, 1, ... sample means are below their means."""
     summary = _measure(key, policy, experiment, trials)
-    return {
-        "bias": (summary.average_bias, summary.average_bias_stderr),
-        "mse": (summary.average_mse, summary.average_mse_stderr),
-        "joint": (summary.joint, summary.joint_stderr),
-        "bias by arm": (summary.bias, summary.bias_stderr),
-    }
+    return {"joint": (summary.joint, summary.joint_stderr)}
 
 
 def _trajectory(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
@@ -142,73 +136,57 @@ def _future_pulls(key: Any, policy: Any, experiment: Experiment, trials: int) ->
     }
 
 
-def _estimate(method: str, *arguments: Any, **options: Any) -> Estimate:
-    return registry.METHODS[method].function(*arguments, **options)
+def _evaluated(estimate: OwnMethod, **design: Any) -> Run:
+    """The figures of a method, averaged over arms. Every finite estimate counts: the paper's algorithm stops while it moves."""
+
+    def run(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
+        options: Any = dict(methods={experiment.method: estimate}, num_trials=trials, count="finite", **design)
+        found = evaluate(key, policy, FAMILY, experiment.mean, experiment.steps, **options).methods[experiment.method]
+        averages = {name: getattr(found, f"average_{name}") for name in ("bias", "mse", "coverage")}
+        shown = {name: (value, getattr(found, f"average_{name}_stderr")) for name, value in averages.items()}
+        return shown | {"bias by arm": (found.bias, found.bias_stderr), "finite": (float(found.usable.min()), 0.0)}
+
+    return run
 
 
-def _held_out(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
+def _sample_mean(_: Any, history: Any, __: Any, family: Any) -> Any:
+    return sample_mean(history, family)
+
+
+def _held_out(_: Any, history: Any, __: Any, family: Any) -> Any:
     """As the paper's text says: a second reward at every step, T steps."""
-    history = _simulate(key, policy, experiment, trials, held_out=True)
-    return summarise(_estimate("data_splitting", history, Normal(sigma=1.0)), experiment.mean)
+    return data_splitting(history, family)
 
 
 def _held_out_shared(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     """As its tables count: T rewards in all, of which the first of each arm is seen and held out at once."""
     num_arms = len(experiment.mean)
-    steps = num_arms + (experiment.steps - num_arms) // 2
-    history = _simulate(key, policy, experiment, trials, held_out=True, steps=steps)
-    return summarise(_estimate("data_splitting", history, Normal(sigma=1.0), first_shared=True), experiment.mean)
+    shorter = dataclasses.replace(experiment, steps=num_arms + (experiment.steps - num_arms) // 2)
+    share = lambda _, history, __, family: data_splitting(history, family, first_shared=True)
+    return _evaluated(share, held_out=True)(key, policy, shorter, trials)
 
 
-def _propensity(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    history = _simulate(key, policy, experiment, trials)
-    return summarise(_estimate("propensity_weighting", history, policy, Normal(sigma=1.0), normalised=False), experiment.mean)
+def _propensity(normalised: bool) -> OwnMethod:
+    return lambda _, history, policy, family: propensity_weighting(history, policy, family, normalised=normalised)
 
 
-def _propensity_normalised(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    history = _simulate(key, policy, experiment, trials)
-    return summarise(_estimate("propensity_weighting", history, policy, Normal(sigma=1.0)), experiment.mean)
+def _conditional(**options: Any) -> OwnMethod:
+    return partial(conditional_mle, num_paths=CMLE_PATHS, **options)
 
 
-def _conditional(key: Any, policy: Any, experiment: Experiment, trials: int, **options: Any) -> Estimate:
-    simulate_key, estimate_key = jax.random.split(key)
-    history = _simulate(simulate_key, policy, experiment, trials, keep_draws=options.get("given_draws", False))
-    return _estimate("conditional_mle", estimate_key, history, policy, Normal(sigma=1.0), num_paths=CMLE_PATHS, **options)
-
-
-def _cmle(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    return summarise(_conditional(key, policy, experiment, trials), experiment.mean)
-
-
-def _cmle_given_draws(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    return summarise(_conditional(key, policy, experiment, trials, given_draws=True), experiment.mean)
-
-
-def _paper_cmle(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence.paper())
-    return summarise(_conditional(key, policy, experiment, trials, **options), experiment.mean)
-
-
-def _paper_cmle_given_draws(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
-    """The appendix on Thompson sampling takes 3,000 steps."""
-    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence.paper(num_iterations=3000), given_draws=True)
-    return summarise(_conditional(key, policy, experiment, trials, **options), experiment.mean)
+def _paper_cmle(num_iterations: int = 600, **options: Any) -> OwnMethod:
+    settings = ContrastiveDivergence.paper(num_iterations=num_iterations)
+    return _conditional(solver="contrastive_divergence", settings=settings, **options)
 
 
 def _paper_cmle_path(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     """The bias of each arm after each iteration of the paper's algorithm."""
-    options = dict(solver="contrastive_divergence", settings=ContrastiveDivergence.paper(keep_iterates=True))
-    path = np.asarray(_conditional(key, policy, experiment, trials, **options).diagnostics["iterates"], np.float64)
-    error = path - np.asarray(experiment.mean)
-    return {"bias": (error.mean(axis=0), error.std(axis=0, ddof=1) / np.sqrt(trials))}
-
-
-def _mean_matching(key: Any, policy: Any, experiment: Experiment, trials: int) -> Figures:
     simulate_key, estimate_key = jax.random.split(key)
-    history = _simulate(simulate_key, policy, experiment, trials)
-    options = dict(num_paths=MATCHING_PATHS, interval="delta")  # only the means are shown
-    estimate = _estimate("mean_matching", estimate_key, history, policy, Normal(sigma=1.0), **options)
-    return summarise(estimate, experiment.mean)
+    history = simulate(simulate_key, policy, FAMILY, experiment.mean, experiment.steps, trials, progress=False)
+    settings = ContrastiveDivergence.paper(keep_iterates=True)
+    estimate = _conditional(solver="contrastive_divergence", settings=settings)(estimate_key, history, policy, FAMILY)
+    error = np.asarray(estimate.diagnostics["iterates"], np.float64) - np.asarray(experiment.mean)
+    return {"bias": (error.mean(axis=0), error.std(axis=0, ddof=1) / np.sqrt(trials))}
 
 
 def _exact(_: Any, __: Any, experiment: Experiment, ___: int) -> Figures:
@@ -231,20 +209,22 @@ def _conditions(key: Any, policy: Any, experiment: Experiment, trials: int) -> F
     return {name: (float(check.holds), 0.0) for name, check in checks.items()} | {"bias": (summary.bias, summary.bias_stderr)}
 
 
-METHODS: dict[str, Callable[[Any, Any, Experiment, int], Figures]] = {
-    "sample_mean": _sample_mean,
+METHODS: dict[str, Run] = {
+    "joint": _joint,
     "trajectory": _trajectory,
     "future_pulls": _future_pulls,
-    "held_out": _held_out,
+    "sample_mean": _evaluated(_sample_mean),
+    "held_out": _evaluated(_held_out, held_out=True),
     "held_out_shared": _held_out_shared,
-    "propensity": _propensity,
-    "propensity_normalised": _propensity_normalised,
-    "cmle": _cmle,
-    "cmle_given_draws": _cmle_given_draws,
-    "paper_cmle": _paper_cmle,
-    "paper_cmle_given_draws": _paper_cmle_given_draws,
+    "propensity": _evaluated(_propensity(normalised=False)),
+    "propensity_normalised": _evaluated(_propensity(normalised=True)),
+    "cmle": _evaluated(_conditional()),
+    "cmle_given_draws": _evaluated(_conditional(given_draws=True), keep_draws=True),
+    "paper_cmle": _evaluated(_paper_cmle()),
+    # The appendix on Thompson sampling takes 3,000 steps.
+    "paper_cmle_given_draws": _evaluated(_paper_cmle(3000, given_draws=True), keep_draws=True),
     "paper_cmle_path": _paper_cmle_path,
-    "mean_matching": _mean_matching,
+    "mean_matching": _evaluated(partial(mean_matching, num_paths=MATCHING_PATHS, interval="delta")),  # only means are shown
     "exact": _exact,
     "conditions": _conditions,
 }

@@ -5,7 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,19 +25,20 @@ from jaxbias.paper.theorems import THEOREMS
 SPECS = {spec.name: spec for spec in (*TABLES, *FIGURES, *THEOREMS)}
 ORDER = ("theorem1", "proposition2", "figure1", *(f"figure2{letter}" for letter in "abcde"), "table1", "figure2f", "table2")
 ORDER += ("table3", "table4", "table5", "table6", "table7")  # as the paper goes
-# Seconds of each method, for the time left: whatever the size, mostly compilation, and for each million steps of logs.
+# Seconds of each method, for the time left: whatever the size, mostly compilation that some experiments share, and for each
+# million steps of logs.
 COSTS = {
-    "cmle": (15, 80),
+    "cmle": (5, 80),
     "cmle_given_draws": (20, 30),
-    "paper_cmle": (10, 1500),
-    "paper_cmle_path": (10, 1500),
-    "paper_cmle_given_draws": (15, 7500),
-    "mean_matching": (10, 120),
-    "conditions": (8, 0),
+    "paper_cmle": (5, 700),
+    "paper_cmle_path": (10, 700),
+    "paper_cmle_given_draws": (15, 3000),
+    "mean_matching": (3, 60),
+    "conditions": (5, 0),
 }
-CHEAP = (4, 0.1)
-AT_ONCE = 16  # experiments until their compiled programs are dropped
-INTEGRAL = 60  # times as much where the probability of a choice is an integral
+CHEAP = (1, 0.1)
+INDEX_POLICIES = ("lil' UCB", "ε-Greedy", "Greedy")  # one policy with different settings, which share their programs
+INTEGRAL = 20  # times as much where the probability of a choice is an integral
 
 
 class Reproduction(NamedTuple):
@@ -93,7 +94,7 @@ def reproduce(
     wanted = tuple(dict.fromkeys(experiment for spec in specs for experiment in spec.experiments))
     finished = {one: result for one in wanted if answers and (result := load(folder, one, words, num_trials)) is not None}
     is_left = from_first(np.array([one not in finished for one in wanted]))
-    left = sorted((one for one, is_so in zip(wanted, is_left, strict=True) if is_so), key=lambda one: -cost(one, num_trials))
+    left = [one for one, is_so in zip(wanted, is_left, strict=True) if is_so]
     work, report = Work(wanted, left, num_trials), progress or (lambda _: None)
     report(work.step_after(""))
     for experiment in _run_all(key, left, folder if answers else None, num_trials, jobs or default_jobs()):
@@ -158,43 +159,43 @@ def cost(experiment: Experiment, trials: int | None) -> float:
     return fixed + by_step * steps * (INTEGRAL if integral else 1)
 
 
+def share_programs(experiments: Sequence[Experiment], trials: int | None) -> list[list[Experiment]]:
+    """Groups of experiments that run the same compiled programs, the longest first: a thread takes a group, and compiles once."""
+    groups: dict[tuple[Any, ...], list[Experiment]] = {}
+    for one in experiments:
+        policy = "index" if one.policy in INDEX_POLICIES else one.policy
+        groups.setdefault((one.method, policy, len(one.mean)), []).append(one)
+    return sorted(groups.values(), key=lambda group: -sum(cost(one, trials) for one in group))
+
+
 def _run_all(
     key: PRNGKeyArray, left: Sequence[Experiment], folder: Path | None, trials: int | None, jobs: int
 ) -> Iterator[Experiment]:
-    """Yields each experiment once it is done and written. Compiled programs are dropped now and then: a process may have 65,000
-    memory maps, and a hundred experiments need more."""
-    for first in range(0, len(left), AT_ONCE):
-        yield from _run_some(key, left[first : first + AT_ONCE], folder, trials, jobs)
-        jax.clear_caches()
-
-
-def _run_some(
-    key: PRNGKeyArray, some: Sequence[Experiment], folder: Path | None, trials: int | None, jobs: int
-) -> Iterator[Experiment]:
-    """Several at a time, in threads that end with the process."""
-    waiting: queue.SimpleQueue[Experiment] = queue.SimpleQueue()
+    """Yields each experiment once it is done and written, in threads that end with the process."""
+    waiting: queue.SimpleQueue[list[Experiment]] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[Experiment, BaseException | None]] = queue.SimpleQueue()
-    for experiment in some:
-        waiting.put(experiment)
+    for group in share_programs(left, trials):
+        waiting.put(group)
 
     def work() -> None:
         while True:
             try:
-                experiment = waiting.get_nowait()
+                group = waiting.get_nowait()
             except queue.Empty:
                 return
-            try:
-                result = run_experiment(key, experiment, trials)
-                if folder is not None:
-                    save(folder, experiment, key_words(key), trials, result)
-                finished.put((experiment, None))
-            except BaseException as error:  # raised again by the caller
-                finished.put((experiment, error))
-                return
+            for experiment in group:
+                try:
+                    result = run_experiment(key, experiment, trials)
+                    if folder is not None:
+                        save(folder, experiment, key_words(key), trials, result)
+                    finished.put((experiment, None))
+                except BaseException as error:  # raised again by the caller
+                    finished.put((experiment, error))
+                    return
 
-    for _ in range(min(jobs, len(some))):
+    for _ in range(jobs):
         threading.Thread(target=work, daemon=True).start()
-    for _ in some:
+    for _ in left:
         experiment, error = finished.get()
         if isinstance(error, LostProcess):
             raise error

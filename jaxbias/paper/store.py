@@ -12,6 +12,8 @@ from jaxbias._core.version import __version__
 from jaxbias.paper.experiments import Experiment, Result
 from jaxbias.paper.summaries import Figure
 
+PARTS = ("experiments", "policies", "summaries")  # modules whose code the results depend on, beside the version
+
 
 def _head(experiment: Experiment, key_words: tuple[int, ...], trials: int | None) -> dict[str, Any]:
     """What identifies a result: it is reused only if all of this is the same."""
@@ -22,7 +24,7 @@ def _head(experiment: Experiment, key_words: tuple[int, ...], trials: int | None
 @cache
 def _methods() -> int:
     """A number that changes with the code of the experiments, so that old results are not reused."""
-    return zlib.crc32(b"".join((Path(__file__).parent / f"{name}.py").read_bytes() for name in ("experiments", "summaries")))
+    return zlib.crc32(b"".join((Path(__file__).parent / f"{name}.py").read_bytes() for name in PARTS))
 
 
 def path_of(folder: Path, experiment: Experiment) -> Path:
@@ -44,5 +46,10 @@ def load(folder: Path, experiment: Experiment, key_words: tuple[int, ...], trial
     kept = load_kept(path_of(folder, experiment), _head(experiment, key_words, trials))
     if kept is None:
         return None
-    figures = {name: Figure(np.asarray(one["value"]), np.asarray(one["stderr"])) for name, one in kept["figures"].items()}
+    try:
+        figures = {
+            name: Figure(*(np.asarray(one[part], float) for part in ("value", "stderr"))) for name, one in kept["figures"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):  # damaged: it is run again
+        return None
     return Result(trials=kept["trials"], figures=figures)

@@ -39,7 +39,7 @@ def joint_bias(name: str) -> Spec:
     for scale, words in ((1, "captioned means"), (2, "twice those")):
         for policy, shares in printed.items():
             mean = tuple(scale * value for value in MEANS[:num_arms])
-            experiment = Experiment(policy=policy, mean=mean, steps=100, trials=10_000, more=10)
+            experiment = Experiment(policy=policy, mean=mean, steps=100, method="joint", trials=10_000, more=10)
             known: dict[str, Any] = dict(expects="agrees") if scale == 2 else dict(why=NOT_THE_CAPTION)
             entries += [
                 Entry(

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.kept import load_kept, make_folder, save_kept
 from jaxbias._core.randomness import key_words
 from jaxbias._core.version import __version__
@@ -35,6 +36,7 @@ class Step(NamedTuple):
     share: float
 
 
+@public
 def plan(
     key: PRNGKeyArray,
     policies: Any,
@@ -132,9 +134,9 @@ class _Work:
     def measure_by(self, name: str, policy: BasePolicy) -> Measure:
         """As a search calls it."""
 
-        def measure(steps: int, rough: bool) -> tuple[Design, Calibration]:
+        def measure(steps: int) -> tuple[Design, Calibration]:
             self.searched += 1
-            return self.measure(name, policy, steps, rough)
+            return self.measure(name, policy, steps)
 
         return measure
 
@@ -142,16 +144,13 @@ class _Work:
         """Of a design: the same whatever else is measured, and in which order."""
         return jax.random.fold_in(self.key, zlib.crc32(f"{name} {num_steps}".encode()))
 
-    def measure(self, name: str, policy: BasePolicy, num_steps: int, rough: bool = False) -> tuple[Design, Calibration]:
+    def measure(self, name: str, policy: BasePolicy, num_steps: int) -> tuple[Design, Calibration]:
         """A design, from its file if it is there."""
-        setting = self.setting.rough() if rough else self.setting
-        head = self._head(name, policy, num_steps, setting)
+        head = self._head(name, policy, num_steps)
         path = self.folder and self.folder / INSIDE / f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}.json"
-        kept = path and load_kept(path, head)
-        if kept:
-            found = Design(**kept["design"]), Calibration(**kept["calibration"])
-        else:
-            found = measure_design(self.key_of(name, num_steps), name, policy, setting, num_steps)
+        found = _load(path, head) if path else None
+        if found is None:
+            found = measure_design(self.key_of(name, num_steps), name, policy, self.setting, num_steps)
             if path:
                 save_kept(path, head, {"design": found[0]._asdict(), "calibration": found[1]._asdict()})
         self.done += 1
@@ -160,11 +159,21 @@ class _Work:
             self.progress(Step(f"{name}, {num_steps} steps", self.done, total, self.done / total))
         return found
 
-    def _head(self, name: str, policy: BasePolicy, num_steps: int, setting: Setting) -> dict[str, Any]:
+    def _head(self, name: str, policy: BasePolicy, num_steps: int) -> dict[str, Any]:
         """What identifies a design: it is reused only if all of this is the same."""
+        setting = self.setting
         words = setting._asdict() | {"points": setting.points.tolist(), "family": describe(setting.family)}
         named = {"name": name, "policy": describe(policy), "num_steps": num_steps}
         return {**named, **words, "key_words": list(key_words(self.key)), "version": __version__}
+
+
+def _load(path: Path, head: dict[str, Any]) -> tuple[Design, Calibration] | None:
+    """A design that was kept; None where there is none, or a damaged one."""
+    kept = load_kept(path, head)
+    try:
+        return kept and (Design(**kept["design"]), Calibration(**kept["calibration"]))
+    except (KeyError, TypeError):
+        return None
 
 
 def describe(thing: Any) -> Any:

@@ -13,7 +13,7 @@ from jaxbias._core.randomness import root_words, trial_words
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.intervals import normal_quantile
 from jaxbias.estimators.inversion.estimator import test_inversion
-from jaxbias.estimators.inversion.question import FEWEST_PATHS, ask, weigh
+from jaxbias.estimators.inversion.question import ask, weigh
 from jaxbias.estimators.inversion.together import invert_together
 from jaxbias.estimators.shrinkage import shrinkage
 from jaxbias.history import History
@@ -25,7 +25,6 @@ from jaxbias.simulation.paths import simulate_logs
 from jaxbias.simulation.trials import make_batching
 
 GROUPS = 4  # sets of paths that the logs of one mean vector share: enough to see the error that comes from sharing
-ROUGH = 4  # times fewer logs, and half as many paths
 SHARED = 4  # times as many paths are in a set as for a log of its own: its anchors lie over about four times the range
 
 
@@ -63,11 +62,6 @@ class Setting(NamedTuple):
     num_paths: int
     batch_size: int | None
     allocation: str
-
-    def rough(self) -> "Setting":
-        """With fewer logs and paths, to learn how the tests compare with the plain ones."""
-        fewest = FEWEST_PATHS if len(self.points) > 1 else FEWEST_PATHS // SHARED
-        return self._replace(num_trials=self.num_trials // ROUGH, num_paths=max(self.num_paths // 2, fewest))
 
     def questions(self, number: int) -> Questions:
         """Of so many logs: each at the next mean vector, the best arm against the second best or against the control."""

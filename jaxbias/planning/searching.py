@@ -24,15 +24,15 @@ FEWEST_LOGS = 32  # for the plain figures, however long they are
 MOST_FACTOR = 16  # by which the steps grow at once, where half-widths that fall as steps^-1/2 say so
 AHEAD = 1.25  # times as many steps as they say, as policies pull worse arms ever more rarely
 MOST_MEASURED = 6  # designs of a search: two are usual
-ENOUGH_LOGS = 128  # of a design, from which on a rough measurement of a quarter of them can come first
-SHORTER = (
-    8  # times shorter is the design of that, as the tests compare alike with the plain ones there, for an eighth of the time
-)
+SHORTER = 8  # times shorter is a first design: the tests compare with the plain ones alike there, for an eighth of the time
 SEARCHED_LOGS = 256  # for the plain figures: they cost little, and their error is that of the number of steps
 FAR = 0.3  # of a half-width, or in power: so much better than the plain ones the tests are not
+NEAR = 1.5  # times fewer steps, from which to see how fast a figure changes with them
+MOST_BLUR = 0.25  # of the steps, however large the error of a figure is
+TINY = 1e-12  # a change below which there is none
 FINE = 4  # times finer than the tolerance is the bisection, which costs nothing
 
-Measure = Callable[[int, bool], tuple[Design, Calibration]]  # from steps, and whether a rough measurement is enough
+Measure = Callable[[int], tuple[Design, Calibration]]  # from steps
 
 
 class Goal(NamedTuple):
@@ -45,14 +45,6 @@ class Goal(NamedTuple):
         """Whether a design reaches it, as far as its Monte Carlo error can tell."""
         value, stderr = getattr(design, self.figure), np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
         return bool(value <= self.value + stderr if self.figure == "half_width" else value >= self.value - stderr)
-
-    def blur(self, design: Design, tolerance: float) -> float:
-        """The relative error of the steps: the tolerance, or what two Monte Carlo errors of the figure are in steps.
-
-        A half-width falls as steps^-1/2, so that its relative error counts twice; that of a power of 80% counts about as much.
-        """
-        stderr = np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
-        return max(tolerance, 4 * float(stderr) / self.value)
 
 
 class Prefixes:
@@ -100,6 +92,31 @@ class PlainLogs:
             return float(np.mean(np.abs(plain.z) > calibration.cut_off))
         return float(calibration.ratio * normal_quantile(self.setting.level) * np.mean(plain.stderr))
 
+    def through(self, design: Design, calibration: Calibration) -> Calibration:
+        """The calibration with which these logs give the figures of a design that was measured on other logs.
+
+        A design is judged by its own logs: so the next one is expected where they would say so, and not a few steps on.
+        """
+        if self.asked is None or self.logs is None or design.steps > self.horizon or not np.isfinite(design.half_width):
+            return calibration
+        plain = plain_figures(self.setting, self.asked, *self.logs.at(design.steps))
+        ratio = design.half_width / (normal_quantile(self.setting.level) * np.mean(plain.stderr))
+        share = np.clip(design.power, 0.5 / design.logs, 1 - 0.5 / design.logs)
+        return Calibration(ratio=float(ratio), cut_off=float(np.quantile(np.abs(plain.z), 1 - share)))
+
+    def blur(self, goal: Goal, calibration: Calibration, design: Design, tolerance: float) -> float:
+        """The relative error of the steps: the tolerance, or what two Monte Carlo errors of the figure are in steps.
+
+        The fewer pulls the worse arm gets, the less more steps help, and the more steps an error stands for.
+        """
+        if design.steps > self.horizon:
+            return tolerance
+        shorter = max(round(design.steps / NEAR), self.setting.points.shape[1])
+        before, now = (self.figure(goal, calibration, steps) for steps in (shorter, design.steps))
+        change = abs(now - before) / np.log(design.steps / shorter) if shorter < design.steps else np.inf
+        error = float(np.nan_to_num(getattr(design, f"{goal.figure}_stderr")))
+        return float(np.clip(2 * error / max(change, TINY), tolerance, MOST_BLUR)) if error else tolerance
+
     def reached(self, goal: Goal, calibration: Calibration, num_steps: int) -> bool:
         """Whether the goal is expected to be reached."""
         value = self.figure(goal, calibration, num_steps)
@@ -115,16 +132,19 @@ def find_smallest(
     steps = _expected(plain, goal, calibration, max_steps, tolerance)
     if steps == max_steps and _out_of_reach(goal, at_most := plain.figure(goal, calibration, max_steps)):
         return Target(name, goal.figure, goal.value, None, max_steps, at_most, 0), None
-    if setting.num_trials >= ENOUGH_LOGS and steps >= SHORTER * FIRST:
-        _, calibration = measure(round(steps / SHORTER), True)
+    if steps >= SHORTER * FIRST:
+        _, calibration = measure(round(steps / SHORTER))
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
     found, last, least = None, None, 0  # the least number of steps that was measured and reaches it; the most that does not
     for _ in range(MOST_MEASURED):
-        steps = int(np.clip(steps, max(num_arms, np.ceil(least * (1 + tolerance / 2))), max_steps))
-        last, calibration = measure(steps, False)
+        aim = max(steps, least) * (1 + tolerance / 2)  # a bit beyond, as a design that just fails costs another one
+        steps = int(np.clip(max(int(aim), least + 1), num_arms, max_steps))
+        last, calibration = measure(steps)
+        calibration = plain.through(last, calibration)
         found, least = (last, least) if goal.reached(last) else (found, steps)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
-        narrow = found is not None and found.steps <= max(max(least, steps) * (1 + goal.blur(found, tolerance)), num_arms)
+        blur = tolerance if found is None else plain.blur(goal, calibration, found, tolerance)
+        narrow = found is not None and found.steps <= max(max(least, steps) * (1 + blur), num_arms)
         if narrow or least >= max_steps:
             break
     assert last is not None

@@ -16,10 +16,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.jit import split_numbers
 from jaxbias._core.layout import add_at
 from jaxbias._core.settings import check_settings, settings
 
 FUNCTIONS = ("init", "log_probs", "update")
+MOST_KINDS = 256  # of policies whose functions are known to fit each other
+_FITTING: set[Any] = set()
 
 
 @runtime_checkable
@@ -89,6 +92,16 @@ class BasePolicy:
     def sample(self, key: PRNGKeyArray, state: Any) -> Int[Array, ""]:
         """Draws the next arm; a policy with a faster way to draw the same distribution overrides this."""
         return jax.random.categorical(key, self.log_probs(state))
+
+    def log_prob(self, state: Any, arm: Int[Array, ""]) -> Float[Array, ""]:
+        """The log-probability of one arm; a policy that has it sooner than all of them overrides this."""
+        return self.log_probs(state)[arm]
+
+    def choice_quadratic(self, state: Any, arm: Int[Array, ""]) -> tuple[Array, Array, Array] | None:
+        """The log-probability of one arm, its slope in the summed rewards, and minus its second derivative, where the policy has
+        a faster way than automatic differentiation; None where it has not."""
+        del state, arm
+        return None
 
     @property
     def has_sampler(self) -> bool:
@@ -164,7 +177,7 @@ class BasePolicy:
 
     @property
     def has_own_draw(self) -> bool:
-        """Whether it has `log_prob_given_own_draw`."""
+        """Whether it has `log_prob_given_own_draw`, and `posterior`: location and scale of each arm's draw."""
         return False
 
     def log_prob_given_own_draw(self, state: Any, arm: Int[Array, ""], standard: Float[Array, ""]) -> Float[Array, ""]:
@@ -290,7 +303,18 @@ def _wrapped(policy: Any) -> list[Any]:
 
 
 def _check_shapes(policy: Any, num_arms: int) -> None:
-    """Whether `init`, `log_probs` and `update` fit each other."""
+    """Whether `init`, `log_probs` and `update` fit each other; traced once for each kind of policy."""
+    numbers, frame = split_numbers(policy)
+    kinds = tuple(None if one is None else (jnp.shape(one), jnp.result_type(one)) for one in numbers)
+    key = (frame, kinds, num_arms, jnp.result_type(float))
+    if key not in _FITTING:
+        _trace_shapes(policy, num_arms)
+        if len(_FITTING) >= MOST_KINDS:
+            _FITTING.clear()
+        _FITTING.add(key)
+
+
+def _trace_shapes(policy: Any, num_arms: int) -> None:
     state = jax.eval_shape(lambda: policy.init(num_arms))
     log_probs = jax.eval_shape(policy.log_probs, state)
     shape = getattr(log_probs, "shape", type(log_probs).__name__)

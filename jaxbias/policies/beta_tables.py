@@ -22,9 +22,11 @@ import numpy as np
 from jax.scipy.special import betainc, betaln, gammaln
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.errors import ArgumentError
 from jaxbias._core.settings import is_concrete
 
 # Two nodes to a standard deviation of the narrowest posterior, and some for the ends: an error of 1e-9 (test_beta_tables.py).
+MOST_NODES = 2048  # finding the places of so many takes seconds, and grows with their cube
 NODES, NODES_PER_ROOT = 24, 10
 
 
@@ -89,7 +91,12 @@ def start_tables(success: Float[Array, " arms"], failure: Float[Array, " arms"],
 def nodes_for(most_pulls: int, *prior: Any) -> int:
     """How many nodes the narrowest posterior needs."""
     known = sum(float(np.max(part)) for part in prior) if is_concrete(prior) else 2.0
-    return NODES + math.ceil(NODES_PER_ROOT * math.sqrt(most_pulls + known))
+    nodes = NODES + NODES_PER_ROOT * math.sqrt(most_pulls + known)
+    if nodes > MOST_NODES:
+        most = int(((MOST_NODES - NODES) / NODES_PER_ROOT) ** 2)
+        allowed = f"at most {most:,} with prior_failure and the {most_pulls:,} pulls of an arm, for a table of the posteriors"
+        raise ArgumentError("policy.prior_success", prior[0] if prior else None, allowed)
+    return math.ceil(nodes)
 
 
 def _nodes(number: int, dtype: Any) -> tuple[Array, Array, Array]:

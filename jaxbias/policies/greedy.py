@@ -105,7 +105,7 @@ class EpsilonGreedy(IndexPolicy):
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log(epsilon / K + (1 - epsilon) softmax(mean / tau))."""
-        greedy = choice_log_probs(state.mean, tau_at(self.tau, state.pulls), self.ties)
+        greedy = choice_log_probs(self.index(state), tau_at(self.tau, state.pulls), self.ties)
         epsilon = jnp.asarray(self.epsilon, greedy.dtype)
         return jnp.logaddexp(jnp.log(epsilon / greedy.shape[0]), jnp.log1p(-epsilon) + greedy)
 

@@ -12,6 +12,7 @@ from jax.scipy.special import betainc, betaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from jaxbias._core.gammas import beta
 from jaxbias._core.layout import materialize
 from jaxbias._core.normal_tail import log_ndtr
 from jaxbias._core.randomness import normal
@@ -21,7 +22,13 @@ from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.beta_tables import BetaTables, nodes_for, start_tables
 from jaxbias.policies.noise import TAU, choice_log_probs, choose, is_static_tau, tau_at
 from jaxbias.policies.win_shares import beta_win_probs
-from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
+from jaxbias.policies.winning import (
+    beta_win_log_probs,
+    noisy_normal_win_log_probs,
+    normal_win_log_prob,
+    normal_win_log_probs,
+    normal_win_quadratic,
+)
 
 
 @settings
@@ -65,6 +72,25 @@ class Thompson(StatisticsPolicy):
         tau = jnp.asarray(tau, location.dtype)
         noisy = noisy_normal_win_log_probs(location, scale, jnp.where(tau > 0, tau, 1))
         return jnp.where(tau > 0, noisy, normal_win_log_probs(location, scale))
+
+    def _has_integral(self, num_arms: int) -> bool:
+        """Whether the probability of one arm is the integral without noise; a subclass may choose in another way."""
+        return is_zero(self.tau) and num_arms > 2 and type(self).log_probs is Thompson.log_probs
+
+    def log_prob(self, state: ArmStatistics, arm: Int[Array, ""]) -> Float[Array, ""]:
+        """An integral for this arm alone."""
+        if not self._has_integral(state.pulls.shape[-1]):
+            return super().log_prob(state, arm)
+        return normal_win_log_prob(*self.posterior(state), arm)
+
+    def choice_quadratic(self, state: ArmStatistics, arm: Int[Array, ""]) -> tuple[Array, Array, Array] | None:
+        """From the integral for this arm alone; the posterior means are linear in the sums."""
+        if not self._has_integral(state.pulls.shape[-1]):
+            return None
+        location, scale = self.posterior(state)
+        value, slope, curvature = normal_win_quadratic(location, scale, arm)
+        share = jnp.square(scale) / jnp.square(jnp.asarray(self.sigma, scale.dtype))  # of a sum in the posterior mean
+        return value, slope * share, curvature * share[:, None] * share[None]
 
     def log_prob_cost(self, num_arms: int) -> float:
         """An integral over nodes that all arms share, longer with noise; two arms without noise have a closed form."""
@@ -199,7 +225,7 @@ class BetaThompson(StatisticsPolicy):
     def draw(self, key: PRNGKeyArray, state: ArmStatistics) -> Float[Array, " arms"]:
         """What the posterior of every arm gives."""
         success, failure = self.posterior(state)
-        return jax.random.beta(key, success, failure, dtype=success.dtype)
+        return beta(key, success, failure)
 
     def choose(self, key: PRNGKeyArray, state: ArmStatistics, draws: Float[Array, " arms"]) -> Int[Array, ""]:
         """The arm with the largest of these draws."""

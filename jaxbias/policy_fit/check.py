@@ -10,15 +10,17 @@ the policy's own randomness allows.
 import enum
 import math
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
+from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias.history import History, check_history
 from jaxbias.likelihood import forgive_rounding, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
@@ -98,6 +100,7 @@ class PolicyFit(NamedTuple):
         return self.verdict in (Verdict.FITS, Verdict.NOTHING_TO_CHECK)
 
 
+@public
 def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
     """Replays the policy over one log and says whether its choices can be the policy's.
 
@@ -209,14 +212,16 @@ def _verdict(choices: int, impossible: int, p_value: float, calibration_p_value:
 
 
 def _redraw(key: PRNGKeyArray, probs: np.ndarray, log_probs: np.ndarray, expected: float, variance: float) -> np.ndarray:
-    count = min(DRAWS_IN_ALL // len(probs), REDRAWS)
+    length = padded_length(len(probs))
+    count = min(DRAWS_IN_ALL // length, REDRAWS)
     if count < FEWEST_REDRAWS:  # a sum of so many terms is Normal, and only a picture is made of it
         return expected + variance**0.5 * np.asarray(jax.random.normal(key, (FEWEST_REDRAWS,), jnp.result_type(float)))
-    return np.asarray(_redrawn_totals(key, jnp.asarray(probs), jnp.asarray(log_probs), jnp.zeros(count, jnp.result_type(float))))
+    probs, log_probs = pad_axis(probs, length, 1.0, axis=0), pad_axis(log_probs, length, 0.0, axis=0)  # which adds nothing
+    return np.asarray(_redrawn_totals(key, probs, log_probs, np.zeros(count, jnp.result_type(float))))
 
 
 @compiled
-def _redrawn_totals(key: PRNGKeyArray, probs: Array, log_probs: Array, totals: Float[Array, " redraws"]) -> Array:
+def _redrawn_totals(key: PRNGKeyArray, probs: Any, log_probs: Any, totals: Any) -> Float[Array, " redraws"]:
     """Total log-probability of choices drawn anew at every step, added to `totals`."""
 
     def body(totals: Array, step: tuple[Array, Array, Array]) -> tuple[Array, None]:

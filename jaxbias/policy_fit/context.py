@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import chdtrc
 
 from jaxbias.likelihood import replayed_log_probs
 from jaxbias.policy_fit.alternatives import Alternative, Cause, Replay, with_noise
@@ -58,6 +57,8 @@ def _features(values: np.ndarray, levels: Int[np.ndarray, " rows"] | None) -> Fl
 
 def _tilted(replay: Replay, name: str, features: Float[np.ndarray, "choices features"]) -> Alternative:
     """The log-odds of the arms with a term in the features."""
+    from scipy.special import chdtrc  # here, because it takes a third of a second
+
     features = features - features.mean(axis=0)
     start = with_noise(replay.log_probs, replay.num_arms)
     chosen = (replay.arms[:, None] == np.arange(replay.num_arms)).astype(float)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import chdtrc, ndtr
 
 from jaxbias.history import History, check_history
 
@@ -75,6 +74,8 @@ def _ranks_in_blocks(values: Int[np.ndarray, " steps"], block: Int[np.ndarray, "
 
 def _by_arm(ranks: np.ndarray, arms: np.ndarray, block: np.ndarray, num_arms: int) -> float:
     """The stratified test of Kruskal and Wallis (van Elteren): summed ranks of each arm against any order within blocks."""
+    from scipy.special import chdtrc  # here, because it takes a third of a second
+
     total, covariance = np.zeros(num_arms), np.zeros((num_arms, num_arms))
     for one in np.unique(block):
         own = block == one
@@ -93,6 +94,8 @@ def _by_arm(ranks: np.ndarray, arms: np.ndarray, block: np.ndarray, num_arms: in
 
 def _by_reward(ranks: np.ndarray, rewards: np.ndarray, stratum: np.ndarray) -> float:
     """The summed products of rank and reward, against any order within a block and arm."""
+    from scipy.special import ndtr  # here, because it takes a third of a second
+
     total = variance = 0.0
     for one in np.unique(stratum):
         own = stratum == one

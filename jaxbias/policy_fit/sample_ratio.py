@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaincc
 
 from jaxbias.policy_fit.check import ENOUGH, TINY, UNLIKELY
 
@@ -65,6 +64,8 @@ class SampleRatio(NamedTuple):
 
 def sample_ratio(weights: Float[np.ndarray, "choices arms"], arms: Int[np.ndarray, " choices"]) -> SampleRatio:
     """The check, from the weights of every arm at each choice and the arm that was chosen; see `check_weights`."""
+    from scipy.special import gammaincc  # here, because it takes a third of a second
+
     num_arms = weights.shape[1]
     pulls, expected = np.bincount(arms, minlength=num_arms), weights.sum(axis=0)
     variance = np.sum(weights * (1 - weights), axis=0)

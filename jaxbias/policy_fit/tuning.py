@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_level
@@ -42,6 +43,7 @@ class Tuning(NamedTuple):
     log_prob: float
 
 
+@public
 def fit_settings(history: History, policy: Policy, names: Sequence[str] = ("tau",), *, level: float = 0.95) -> Tuning:
     """The noise under which the choices of a log are most likely; its other settings stay as they are.
 

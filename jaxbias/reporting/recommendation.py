@@ -69,9 +69,11 @@ def _describe_evaluated(recommended: Recommendation) -> str:
     assert found is not None
     logs = f"{count(found.num_trials)} logs simulated at these estimates"
     if recommended.method == "sample_mean":
-        return f"no method had less error on {logs}"
+        which = "whose error is no larger for arms that were pulled often " if "guarded_shrinkage" in recommended.tried else ""
+        return f"no method {which}had less error on {logs}"
+    guard = " and whose error is no larger for arms that were pulled often" if METHODS[recommended.method].guarded else ""
     return (
-        f"on {logs} it had the smallest error of the methods whose intervals cover: a root mean squared error of "
+        f"on {logs} it had the smallest error of the methods whose intervals cover{guard}: a root mean squared error of "
         f"{number(found.error)} where the sample mean has {number(found.naive_error)}, and intervals that held the mean "
         f"{percent(found.coverage)} of the time"
     )

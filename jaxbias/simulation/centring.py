@@ -1,8 +1,8 @@
 """Means far from 0: a simulation around their average, so that the sums of rewards keep their digits.
 
-A sum of n rewards with mean m and standard deviation s is rounded at every step. Relative to its own standard error, a sample mean
-loses about n (m / s) eps. Where that matters, all means are moved by a common offset: the policy, if it compares means only or has
-a prior that can be moved too, makes the same choices. Where it cannot be moved, the simulation is refused.
+A sum of n rewards with mean m and standard deviation s is rounded at every step. In units of its standard error, a sample mean
+loses about n (m / s) eps. Where that matters, all means are moved by a common offset: the policy, if it compares means only or
+has a prior that can be moved too, makes the same choices. Where it cannot be moved, the simulation is refused.
 """
 
 import math

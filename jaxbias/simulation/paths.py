@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.arrivals import Arrivals, arrivals_of
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias._core.settings import settings
 from jaxbias.history import History, seen_by_batch
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, StatisticsPolicy, complete_policy
@@ -31,12 +32,24 @@ BATCHED_AT_ONCE = 2**11  # likewise where whole batches are drawn at once, which
 
 
 class Design(NamedTuple):
-    """What stays the same when an experiment is run again: the forced steps and their arms, the batches or delays, the rule."""
+    """What stays the same when an experiment is run again: the forced steps and their arms, the batches or delays, the rule.
 
-    arms: Int[Array, " steps"]
-    forced: Bool[Array, " steps"]
+    `length` is how many of the steps there are, where not all; not known before compilation.
+    """
+
+    arms: Int[Array | np.ndarray, " steps"]
+    forced: Bool[Array | np.ndarray, " steps"]
     batching: Batching = ONE_BY_ONE
     stop: Any = None
+    length: Any = None
+
+    def padded(self) -> "Design":
+        """With steps at the end that are not taken, up to one of a few lengths, as a padded `History`."""
+        if self.batching != ONE_BY_ONE or self.stop is not None or self.length is not None:
+            return self
+        steps = self.arms.shape[0]
+        arms, forced = (pad_axis(values, padded_length(steps), 0) for values in (self.arms, self.forced))
+        return self._replace(arms=arms, forced=forced, length=np.int32(steps))
 
     @property
     def arrivals(self) -> Arrivals | None:
@@ -52,12 +65,25 @@ def design_of(history: History, stop: StoppingRule | None = None, num_steps: int
     largest."""
     if history.seen_at is not None and stop is not None:
         raise ArgumentError("stop", stop, "None for a log whose rewards came late")
+    if history.is_padded:
+        return _design_of_padded(history, stop, num_steps)
     more, sizes = (num_steps or history.num_steps) - history.num_steps, history.batch_sizes
     if sizes is not None and more:
         whole, rest = divmod(more, max(sizes))
         sizes = (*sizes, *(max(sizes),) * whole, *((rest,) if rest else ()))
     batching = Batching(batch_sizes=sizes, allocation=history.allocation, seen_at=history.seen_at)
+    if not more:
+        return Design(history.arms, history.forced_steps, batching, stop)
     return Design(jnp.pad(history.arms, (0, more)), jnp.pad(history.forced_steps, (0, more)), batching, stop)
+
+
+def _design_of_padded(history: History, stop: Any, num_steps: int | None) -> Design:
+    if stop is None:
+        return Design(history.arms, history.forced_steps, length=history.lengths)
+    assert num_steps is not None
+    more, beyond = max(num_steps - history.num_steps, 0), history.beyond_end
+    forced = history.forced_steps & ~beyond  # beyond the end of the log nothing is forced
+    return Design(*(jnp.pad(values, (0, more))[:num_steps] for values in (history.arms, forced)), stop=stop)
 
 
 def logs_at_once(policy: Policy, family: Family, history: History, num_paths: int) -> int:
@@ -235,7 +261,7 @@ def _follow(
     steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
     start = start_trials(problem, design.batching, words.shape[-1])
     emit = (lambda _, outcome: (outcome.arm, outcome.reward)) if record else lambda *_: None
-    progress, recorded = run_trials(problem, words, start, steps, emit=emit, means=means)
+    progress, recorded = run_trials(problem, words, start, steps, emit=emit, means=means, length=design.length)
     state = progress.accounts if kept else progress.state
     if not record:
         return state, statistics_of(progress), None
@@ -245,7 +271,8 @@ def _follow(
         rewards=rewards,
         num_arms=problem.mean.shape[0],
         forced=jnp.broadcast_to(design.forced, arms.shape),
-        lengths=progress.length,
+        lengths=progress.length if design.length is None else design.length,
+        is_padded=design.length is not None,
         batch_sizes=design.batching.batch_sizes,
         allocation=design.batching.allocation,
         seen_at=design.batching.seen_at,
@@ -267,8 +294,8 @@ def simulate_steps(words: Array, policy: Policy, family: Family, mean: Float[Arr
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=mean, stop=design.stop)
     history = _follow(problem.for_steps(design.arms.shape[0]), words, design, record=True)[2]
     assert history is not None
-    arms, lengths, number = history.arms, history.lengths, jnp.arange(design.arms.shape[0])
-    taken = jnp.ones(arms.shape, bool) if lengths is None else number[None] < lengths[:, None]
+    arms, beyond = history.arms, history.beyond_end
+    taken = jnp.ones(arms.shape, bool) if beyond is None else jnp.broadcast_to(~beyond, arms.shape)
     return Steps(arms=arms, rewards=history.rewards, free=taken & ~design.forced[None], taken=taken)
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.arrivals import Schedule, schedule_of
 from jaxbias._core.layout import materialize, trials_minor
+from jaxbias._core.lengths import scan_up_to
 from jaxbias._core.randomness import step_key
 from jaxbias.policies import ArmStatistics, BasePolicy, StatisticsPolicy
 from jaxbias.rewards import at_arm
@@ -180,10 +181,11 @@ def run_trials(
     extras: Extras = NOTHING_ELSE,
     opening: bool = False,
     means: Float[Array, "trials arms"] | None = None,
+    length: Int[Array, ""] | None = None,
 ) -> tuple[Progress, Any]:
     """These steps of all trials; `emit` says what to keep of each. In an opening every arm is pulled once, in order.
 
-    With `means`, every trial has its own in place of those of the problem.
+    With `means`, every trial has its own in place of those of the problem. With `length`, only so many of the steps.
     """
 
     def one(mean: Array, words: Array, progress: Progress, step: Step) -> tuple[Progress, Outcome]:
@@ -197,7 +199,7 @@ def run_trials(
         progress = jax.tree.map(trials_minor, progress)
         return progress, emit(progress, outcome)
 
-    return jax.lax.scan(body, progress, steps)
+    return scan_up_to(body, progress, steps, length)
 
 
 def part_of(steps: Step, start: int, stop: int) -> Step:

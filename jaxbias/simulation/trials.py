@@ -18,6 +18,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt
 from jaxbias._core.arrivals import batches_of, delayed, is_immediate
 from jaxbias._core.chunks import Firsts, split_trials, trials_at_once
 from jaxbias._core.devices import collect, device_count, on_each_device, trial_mesh
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import root_words, trial_words
@@ -45,6 +46,7 @@ CHUNK_ELEMENTS = 2**25  # steps times trials of a chunk whose logs are kept: 256
 LONGEST = {"float32": 2**23, "float64": 2**30}  # pulls that a sum still counts one by one; steps that a counter holds
 
 
+@public
 def simulate(
     key: PRNGKeyArray,
     policy: Policy,

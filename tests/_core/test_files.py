@@ -46,3 +46,18 @@ def test_a_link_stays_and_its_file_is_written(tmp_path):
     assert link.is_symlink()
     assert out.read_text() == "new"
     assert not can_be_written(nowhere)
+
+
+def test_temporary_names_cannot_be_guessed_or_shared(tmp_path):
+    """Two containers may have the same process number; and a link at a name that is known would be followed."""
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / f".out.{os.getpid()}").symlink_to(victim)
+    with written_whole(out) as one, written_whole(out) as other:
+        assert one.parent != other.parent
+        assert one.parent.stat().st_mode & 0o777 == 0o700
+        one.write_text("a" * 100_000)
+        other.write_text("b")
+    assert victim.read_text() == "mine"
+    assert out.read_text() == "a" * 100_000  # the last to finish, and whole
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.is_symlink()) == ["out", "victim"]

@@ -352,12 +352,12 @@ def urn_expectations(policy, means, num_steps):
 def test_matching_is_given_that_the_arm_was_pulled():
     arms, rewards = [0, 1, 0, 0, 1, 0], [1.0, 0.0, 1.0, 0.0, 1.0, 1.0]
     frame = pd.DataFrame({"arm": arms, "reward": rewards})
-    found = quick(frame, jb.PlayTheWinner(), jb.Bernoulli(), opening="chosen")
+    found = quick(frame, jb.policies.PlayTheWinner(), jb.Bernoulli(), opening="chosen")
     assert not found.log.history.forced.any()
     error = 5 * np.asarray(found.estimate.diagnostics["monte_carlo_error"]) + 0.01
-    expected = urn_expectations(jb.PlayTheWinner(), np.asarray(found.estimate.mean), 6)
+    expected = urn_expectations(jb.policies.PlayTheWinner(), np.asarray(found.estimate.mean), 6)
     assert (np.abs(expected - np.asarray(found.comparison.estimates["sample_mean"].mean)) < error).all()
-    bias = urn_expectations(jb.PlayTheWinner(), np.asarray(found.estimate.mean), 6) - np.asarray(found.estimate.mean)
+    bias = urn_expectations(jb.policies.PlayTheWinner(), np.asarray(found.estimate.mean), 6) - np.asarray(found.estimate.mean)
     assert (np.abs(found.bias.bias - bias) < 5 * found.bias.stderr).all()
 
 

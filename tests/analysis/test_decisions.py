@@ -48,6 +48,14 @@ def test_its_words_and_pages(found):
     assert 'id="contrasts"' in render_report(found)
 
 
+def test_a_control_that_may_be_0_has_no_lift_and_says_so(found):
+    near = analyse(frame_of([3.0, 0.1, 1.2]), control="B", evaluate=False)
+    assert "No lift is given, as the 95% interval of the control's mean includes 0." in decision_sentences(near)[0]
+    assert np.isnan([row["lift"] for row in debias_document(near)["contrasts"]]).all()
+    assert "No lift" not in decision_sentences(found)[0]
+    assert np.isfinite([row["lift"] for row in debias_document(found)["contrasts"]]).all()
+
+
 def test_the_value_of_the_policy(found):
     value, history = found.decisions.value, found.log.history
     pulls, means = np.asarray(history.statistics.pulls), np.asarray(history.statistics.mean)
@@ -100,7 +108,7 @@ def test_how_often_they_are_right(policy):
     logs = jb.simulate(jax.random.key(8), policy, FAMILY, mean, num_steps=60, num_trials=150, progress=False)
     for log in range(150):
         history = jb.History(arms=logs.arms[log], rewards=logs.rewards[log], num_arms=3)
-        kept, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95)
+        kept, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95, 2048)
         assert kept is not None
         assert value is not None
         share = np.asarray(history.statistics.pulls) / 60

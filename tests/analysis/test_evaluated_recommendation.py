@@ -8,7 +8,7 @@ import pytest
 import jaxbias as jb
 from jaxbias.analysis import limits
 from jaxbias.analysis.findings import Reason
-from jaxbias.analysis.recommendation import best_evaluated
+from jaxbias.analysis.recommendation import best_evaluated, to_evaluate
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate, Status
 from jaxbias.evaluation import Evaluation, MethodFigures
@@ -59,6 +59,64 @@ def best_of(converged=(), **methods):
 )
 def test_the_least_error_among_those_that_can_be_believed(better, expected):
     assert best_of(mean_matching=make_figures(mse=1.0), test_inversion=make_figures(**better)) == expected
+
+
+@pytest.mark.parametrize(
+    ("guarded", "expected"),
+    [
+        (dict(mse=1.0), "guarded_shrinkage"),  # before shrinkage, which has less error on the simulated logs
+        (dict(mse=2.5), "sample_mean"),  # which is guarded too
+        (dict(mse=1.0, coverage=0.9), "shrinkage"),
+        (dict(mse=1.0, well_pulled=0.6), "shrinkage"),
+    ],
+)
+def test_a_guarded_method_goes_before_the_others_if_it_can_be_believed(guarded, expected):
+    assert best_of(shrinkage=make_figures(mse=0.1), guarded_shrinkage=make_figures(**guarded)) == expected
+
+
+@pytest.mark.parametrize("margin", [-1, 1])
+def test_every_limit_has_its_monte_carlo_error(margin):
+    """Figures that are just inside or outside of two standard errors of each limit."""
+    step = margin * 1e-4
+    limits = [
+        dict(coverage=0.94 - 0.002 + step),  # on average a point below the level
+        dict(bias=0.1 + 0.002 - step),  # that of the sample mean
+        dict(well_pulled=(1.02 + 0.002 - step) / 2),
+        dict(usable=0.9 + step),
+    ]
+    expected = "shrinkage" if margin > 0 else "sample_mean"
+    for limit in limits:
+        assert best_of(shrinkage=make_figures(mse=0.1, **limit)) == expected, limit
+
+
+@pytest.mark.parametrize(("second", "expected"), [(0.9181, "shrinkage"), (0.9179, "sample_mean")])
+def test_each_arm_has_a_limit_of_its_own(second, expected):
+    """Three points below the level, less two standard errors; the average stays as it is."""
+    figures = make_figures(mse=0.1)._replace(coverage=np.array([0.99, second]))
+    assert best_of(shrinkage=figures) == expected
+
+
+def test_without_the_sample_mean_there_is_nothing_to_compare_with():
+    ones = np.ones(2)
+    estimate = Estimate(method="shrinkage", mean=ones, stderr=ones, lower=-ones, upper=ones, status=0 * ones, diagnostics={})
+    comparison = Comparison(estimates={"shrinkage": estimate}, reasons={}, pulls=np.array([9, 5]), level=0.95)
+    known = dict(reasons={}, mean=ones, pulls=comparison.pulls, num_trials=200, level=0.95)
+    assert best_evaluated(comparison, Evaluation(methods={"shrinkage": make_figures()}, **known)) is None
+
+
+def test_methods_that_weight_paths_are_evaluated_where_they_are_named():
+    ones = np.ones(2)
+    make = lambda name, status=0: Estimate(
+        method=name, mean=ones, stderr=ones, lower=-ones, upper=ones, status=np.array([0, status]), diagnostics={}
+    )
+    names = ("sample_mean", "propensity_weighting", "conditional_mle", "conditional_posterior", "shrinkage", "guarded_shrinkage")
+    estimates = {name: make(name) for name in names} | {"mean_matching": make("mean_matching", int(Status.STILL_MOVING))}
+    comparison = Comparison(estimates=estimates, reasons={}, pulls=np.array([9, 5]), level=0.95)
+    assert set(to_evaluate(comparison)) == {"sample_mean", "shrinkage", "guarded_shrinkage"}
+    named = to_evaluate(comparison, ["conditional_mle", "conditional_posterior", "propensity_weighting"])
+    assert set(named) == {"sample_mean", "shrinkage", "guarded_shrinkage", "conditional_mle", "conditional_posterior"}
+    unpulled = Comparison(estimates=estimates, reasons={}, pulls=np.array([9, 0]), level=0.95)
+    assert "mean_matching" in to_evaluate(unpulled)  # an arm without a pull need not converge
 
 
 def test_what_did_not_converge_is_not_recommended_and_no_method_may_be_better():

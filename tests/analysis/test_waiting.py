@@ -42,6 +42,7 @@ def test_a_budget_has_room_for_sums_and_for_what_ends_in_time():
 
 def test_worth():
     named = ["conditional_mle", "propensity_weighting", "bias_corrected", "shrinkage", "mean_matching", "sample_mean"]
+    assert by_worth([*named, "guarded_shrinkage"])[2] == "guarded_shrinkage"
     ranked = by_worth(named)
     assert ranked[:2] == ["shrinkage", "sample_mean"]
     assert ranked[2:] == ["mean_matching", "conditional_mle", "bias_corrected", "propensity_weighting"]

@@ -11,7 +11,7 @@ from jaxbias.policies import complete_policy
 KEY = jax.random.key(0)
 CASES = 2000  # for every check, so that they share one program for each policy
 BOTH = [jb.Greedy(), jb.LilUCB(tau=1.0), jb.Uniform()]
-PATHWISE_ONLY = [jb.EpsilonGreedy(), jb.Thompson(), jb.PlayTheWinner()]
+PATHWISE_ONLY = [jb.EpsilonGreedy(), jb.Thompson(), jb.policies.PlayTheWinner()]
 slow = lambda *policies: [pytest.param(policy, marks=pytest.mark.slow) for policy in policies]
 MORE_BOTH = slow(jb.Greedy(tau=0.5), jb.LilUCB(), jb.UCB1())
 MORE_PATHWISE_ONLY = slow(jb.EpsilonGreedy(tau=0.5), jb.BetaThompson())  # the quantile of a Beta takes long
@@ -58,7 +58,7 @@ def test_the_counterexample_for_the_urn():
 
     One of the others succeeded and one failed, once each: 3 to 1.5 balls after a failure of k, 2.5 to 1 after a success.
     """
-    found = jb.bias.check_iio(KEY, jb.PlayTheWinner(), num_cases=CASES).counterexample
+    found = jb.bias.check_iio(KEY, jb.policies.PlayTheWinner(), num_cases=CASES).counterexample
     assert len(found.arms) == 3
     pair = sorted(max(p, 1 - p) for p in (found.probability, found.other_probability))
     np.testing.assert_allclose(pair, [2 / 3, 5 / 7], atol=1e-4)
@@ -68,14 +68,14 @@ class UrnWithGumbelNoise(jb.policies.StatisticsPolicy):
     unit_rewards = True
 
     def log_probs(self, state):
-        return jb.PlayTheWinner().log_probs(state)
+        return jb.policies.PlayTheWinner().log_probs(state)
 
 
 @pytest.mark.slow
 def test_for_the_urn_the_pathwise_form_depends_on_what_the_seed_is():
     """Drawn by Gumbel noise, two arms change places as their log-ratio does; drawn ball by ball, none of their balls moves."""
     assert not jb.bias.check_iio(KEY, UrnWithGumbelNoise(), form="pathwise", num_cases=CASES).holds
-    uneven = jb.PlayTheWinner(balls=jnp.array([0.3, 1.0, 2.0]), added=0.37)
+    uneven = jb.policies.PlayTheWinner(balls=jnp.array([0.3, 1.0, 2.0]), added=0.37)
     assert jb.bias.check_exploit(KEY, uneven, num_cases=CASES).holds
     assert jb.bias.check_iio(KEY, uneven, form="pathwise", num_cases=CASES).holds
 
@@ -134,7 +134,7 @@ def test_a_counterexample_can_be_replayed(check, policy):
         (lambda: jb.bias.check_iio(KEY, jb.Greedy(), num_cases=0), "num_cases is 0; it must be 1 or more"),
         (lambda: jb.bias.check_iio(KEY, jb.Greedy(), form="strict"), "form is 'strict'; it must be 'conditional' or 'pathwise'"),
         (
-            lambda: jb.bias.check_exploit(KEY, jb.PlayTheWinner(), family=jb.Normal(sigma=9.0), num_cases=CASES),
+            lambda: jb.bias.check_exploit(KEY, jb.policies.PlayTheWinner(), family=jb.Normal(sigma=9.0), num_cases=CASES),
             "family is Normal.*log_probs are NaN on these",
         ),
     ],

@@ -18,7 +18,8 @@ import pytest
 from typer.main import get_command
 
 import jaxbias as jb
-from jaxbias.cli import cache, main
+from jaxbias._core import cache
+from jaxbias.cli import main
 from jaxbias.cli.app import app
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import _policy_options, _stop_options
@@ -95,8 +96,10 @@ def rows_of(out):
 def test_the_table_has_the_same_numbers(capsys):
     words = ["debias", EXAMPLE, *LIL_UCB, *FAST]
     found = run_json(capsys, *words)
-    code, out, err = run(capsys, *words, "--quiet")
+    code, out, err = run(capsys, *words, "--quiet", "--details")
     assert (code, err) == (0, "")
+    assert out.splitlines()[0] == found["answer"]
+    assert "Corrected: mean_matching (± standard error)" in out
     rows = rows_of(out)
     for row, arm in zip(rows[:3], found["arms"], strict=True):
         label, pulls, naive, estimate, interval, bias = row
@@ -105,12 +108,16 @@ def test_the_table_has_the_same_numbers(capsys):
         assert float(naive) == pytest.approx(arm["estimates"]["sample_mean"]["mean"], abs=0.006)
         assert [float(part) for part in estimate.split(" ± ")] == pytest.approx([figures["mean"], figures["stderr"]], abs=0.006)
         assert json.loads(interval) == pytest.approx([figures["lower"], figures["upper"]], abs=0.006)
-        assert float(bias.split(" ± ")[0]) == pytest.approx(arm["bias"], abs=6e-5)
+        assert float(bias) == pytest.approx(arm["bias"], abs=6e-5)
     every = rows[3:]
     assert [row[1] for row in every] == ["sample_mean", "mean_matching", "confidence_sequence"] * 3
     assert [row[4] for row in every] == ["", ">", ""] * 3
     for sentence in found["sentences"]:
         assert sentence in out.splitlines()
+    short = run(capsys, *words, "--quiet")[1]
+    assert rows_of(short) == rows[:3]
+    assert "--details prints the estimates of every method" in short
+    assert "--details" not in out
 
 
 @pytest.mark.slow
@@ -331,7 +338,9 @@ def test_exit_code_and_words_where_the_policy_does_not_fit(capsys):
     code, out, err = run(capsys, "debias", EXAMPLE, "--policy", "greedy", "--sigma", 1, *FAST)
     assert code == 1
     assert err.startswith("jaxbias: The log cannot come from Greedy")  # as soon as it is known
-    assert out.startswith("The log cannot come from Greedy: at step ")
+    first, second = out.splitlines()[:2]
+    assert first == "Do not decide from these figures yet: the log does not match the declared policy Greedy."
+    assert second.startswith("The log cannot come from Greedy: at step ")
     assert out.index("cannot come from") < out.index("Not corrected: confidence_sequence")
 
 
@@ -468,10 +477,11 @@ def test_help_of_debias_does_not_import_jax():
 def test_many_arms_are_not_all_printed(capsys, tmp_path):
     log = tmp_path / "log.csv"
     log.write_text("arm,reward\n" + "".join(f"a{number % 12},{number % 7}\n" for number in range(48)))
-    code, out, _ = run(capsys, "debias", log, "--method", "sample_mean", "--quiet")
+    code, out, _ = run(capsys, "debias", log, "--method", "sample_mean", "--quiet", "--details")
     assert code == 0
     assert len(rows_of(out)) == 12
-    assert "Of 12 arms only the recommended estimate is printed; the report and the JSON have all." in out.splitlines()
+    said = "Of 12 arms only the recommended estimate is printed; the report and the JSON document have all methods."
+    assert said in out.splitlines()
 
 
 def test_labels_cannot_write_on_the_terminal(capsys, tmp_path):

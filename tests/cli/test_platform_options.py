@@ -168,11 +168,9 @@ def test_the_cause_of_a_misfit_is_named_with_its_option(capsys, tmp_path):
     words = ["debias", log, "--policy", "lil-ucb", "--sigma", 1, "--method", "sample_mean", "--no-evaluate"]
     code, out, _ = run(capsys, *words)
     assert code == 1
-    second = out.splitlines()[1]
-    assert second.startswith(
-        "The choices fit if the policy was updated only every 20 rows (of 397 choices 0 are impossible, not "
-    )
-    assert second.endswith("): add --batch-size 20.")
+    cause = out.splitlines()[2]
+    assert cause.startswith("The choices fit if the policy was updated only every 20 rows (of 397 choices 0 are impossible, not ")
+    assert cause.endswith("): add --batch-size 20.")
     document = json.loads(run(capsys, *words, "--json")[1])
     assert document["causes"][0] | {"gain": 0} == {
         **dict(cause="batches", settings={"batch_size": 20}, gain=0, fits=True, impossible=0, choices=397, column=None),

@@ -100,3 +100,27 @@ def test_what_the_estimators_are_told_may_differ_and_reasons_are_kept():
     assert np.any(found.methods["sample_mean"].usable < 1)
     assert found.reasons["conditional_mle"].argument == "policy"
     assert jnp.isfinite(found.methods["sample_mean"].width).all()
+
+
+def test_which_estimates_count():
+    """Of three logs one did not settle: its estimate counts where all finite ones are asked for, and the NaN never does."""
+    values = np.array([[1.0], [2.0], [6.0], [np.nan]])
+    status = np.array([[0], [0], [int(Status.STILL_MOVING)], [int(Status.NOT_FINITE)]])
+    ends = dict(stderr=np.ones((4, 1)), lower=values - 1, upper=values + 1, diagnostics={})
+    estimate = Estimate(method="sample_mean", mean=values, status=status, **ends)
+    logs = TrueLogs(mean=np.array([1.0]), pulls=np.ones((4, 1), int), sample_mean=values, point=np.zeros(4, int))
+    settled, finite = (summarise_estimates(estimate, logs, count) for count in ("converged", "finite"))
+    assert (settled.average_bias, finite.average_bias) == (0.5, 2.0)
+    assert (float(settled.usable[0]), float(finite.usable[0])) == (0.5, 0.75)
+    np.testing.assert_allclose(finite.coverage, [2 / 3])
+
+
+def test_functions_can_have_held_out_rewards_and_draws():
+    own = {"split": lambda key, history, policy, family: jb.data_splitting(history, family, first_shared=True)}
+    found = jb.evaluate(KEY, *PROBLEM, methods=own, num_trials=2000, held_out=True).methods["split"]
+    history = jb.simulate(jax.random.fold_in(KEY, 0), *PROBLEM, num_trials=2000, held_out=True)
+    error = np.asarray(jb.data_splitting(history, first_shared=True).mean, np.float64) - [1.0, 0.75]
+    np.testing.assert_allclose(found.bias, error.mean(axis=0))
+    recorded = {"draws": lambda key, history, policy, family: jb.sample_mean(history) if history.draws is not None else None}
+    problem = (jb.Thompson(), jb.Normal(), [1.0, 0.75], 16)
+    assert np.isfinite(jb.evaluate(KEY, *problem, methods=recorded, num_trials=20, keep_draws=True).methods["draws"].bias).all()

@@ -88,6 +88,17 @@ def test_an_experiment_runs_once_for_all_its_tables(counted, tmp_path):
     assert len(counted) == 24
 
 
+def test_experiments_that_share_programs_go_together():
+    """One policy in place of three: a third of the groups, every experiment in one of them, the longest first."""
+    wanted = SPECS["table2"].experiments
+    groups = run.share_programs(wanted, None)
+    assert sorted(one.name for group in groups for one in group) == sorted(one.name for one in wanted)
+    assert {one.policy for one in groups[0]} == {"lil' UCB", "ε-Greedy", "Greedy"}
+    assert all(len({(one.method, len(one.mean)) for one in group}) == 1 for group in groups)
+    seconds = [sum(run.cost(one, None) for one in group) for group in groups]
+    assert seconds == sorted(seconds, reverse=True)
+
+
 def test_progress_counts_cells_and_work(counted, tmp_path):
     steps = []
     reproduce(KEY, ["table5"], tmp_path, num_trials=20, progress=steps.append)
@@ -107,7 +118,7 @@ def test_one_that_fails_is_named_and_the_others_are_kept(monkeypatch, counted, t
         return works(key, experiment, trials)
 
     monkeypatch.setattr(run, "run_experiment", sometimes)
-    with pytest.raises(RuntimeError, match=r"^sample-mean-ts-.* failed$"):
+    with pytest.raises(RuntimeError, match=r"^joint-ts-.* failed$"):
         reproduce(KEY, ["table5"], tmp_path, num_trials=20, jobs=1)
     kept = len(list((tmp_path / "cells").iterdir()))
     monkeypatch.setattr(run, "run_experiment", works)

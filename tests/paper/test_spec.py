@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxbias.paper import SPECS
-from jaxbias.paper.experiments import METHODS, POLICIES, Experiment, Result
+from jaxbias.paper.experiments import METHODS, Experiment, Result
+from jaxbias.paper.policies import POLICIES
 from jaxbias.paper.run import ORDER
 from jaxbias.paper.spec import FAR, Entry, figure, in_percent, judge, largest_in_errors, less, percent
 from jaxbias.paper.summaries import Figure

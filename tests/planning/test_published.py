@@ -23,7 +23,7 @@ def z_statistics(mean, forced):
     steps = jnp.arange(STEPS, dtype=jnp.int32)
     design = Design(arms=jnp.minimum(steps, 1), forced=steps < forced)
     means = jnp.broadcast_to(jnp.asarray(mean), (RUNS, 2))
-    run = jax.jit(lambda words, means: simulate_sums(words, jb.PlayTheWinner(), jb.Bernoulli(), means, design))
+    run = jax.jit(lambda words, means: simulate_sums(words, jb.policies.PlayTheWinner(), jb.Bernoulli(), means, design))
     pulls, total, _ = run(words, means)
     pulls, total = np.asarray(pulls, np.float64), np.asarray(total, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -20,8 +20,8 @@ class Truth:
     def __init__(self, factor=1.0, noise=0.0):
         self.factor, self.noise, self.measured = factor, noise, []
 
-    def __call__(self, steps, rough):
-        self.measured.append((steps, rough))
+    def __call__(self, steps):
+        self.measured.append(steps)
         stderr = self.factor * np.sqrt(4 / steps)
         figures = dict.fromkeys(FIGURES, 0.0) | {"half_width": Z * stderr, "power": norm.sf(Z - AHEAD / stderr)}
         errors = {f"{name}_stderr": self.noise for name in FIGURES}
@@ -46,6 +46,28 @@ def test_the_steps_of_a_half_width(plain, factor):
     assert exact <= target.steps <= 1.06 * exact
     assert len(truth.measured) <= 4
     assert target.lower < exact
+
+
+def test_a_calibration_through_a_design_gives_its_figures(plain):
+    """In other logs than its own, so that the next design is expected where this one says."""
+    plain.grow(512)
+    design, own = Truth(1.3)(200)
+    through = plain.through(design, own)
+    np.testing.assert_allclose(plain.figure(Goal("half_width", 1.0), through, 200), design.half_width, rtol=1e-6)
+    np.testing.assert_allclose(plain.figure(Goal("power", 0.5), through, 200), design.power, atol=0.01)
+    assert plain.through(design._replace(steps=513), own) is own  # beyond the logs
+
+
+def test_an_error_stands_for_more_steps_where_steps_help_less(plain):
+    """A half-width that falls as steps^-1/2: two errors of 1% are about 4% of the steps; it is never less than the tolerance."""
+    plain.grow(512)
+    design, own = Truth(noise=0.01 * Z * np.sqrt(4 / 400))(400)
+    goal = Goal("half_width", 0.15)
+    slope = (np.sqrt(1.5) - 1) / np.log(1.5)
+    np.testing.assert_allclose(plain.blur(goal, own, design, 0.001), 0.02 / slope, rtol=0.03)
+    assert plain.blur(goal, own, design, 0.05) == 0.05
+    assert plain.blur(goal, own, design._replace(half_width_stderr=1.0), 0.05) == 0.25
+    assert plain.blur(goal, own, design._replace(half_width_stderr=float("nan")), 0.05) == 0.05
 
 
 def test_the_steps_of_a_power(plain):

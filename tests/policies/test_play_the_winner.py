@@ -53,7 +53,7 @@ def test_every_sequence_has_the_urns_probability(balls, added, num_steps, x64):
     chance_of_rewards = [math.prod(mean[arm] if reward else 1 - mean[arm] for arm, reward in log) for log in logs]
     assert sum(map(operator.mul, exact, chance_of_rewards)) == 1
     arms, rewards = np.moveaxis(np.array(logs), -1, 0)
-    policy = jb.PlayTheWinner(balls=jnp.asarray(list(map(float, balls))), added=float(added))
+    policy = jb.policies.PlayTheWinner(balls=jnp.asarray(list(map(float, balls))), added=float(added))
     found = log_chance(policy, arms, rewards, num_arms)
     assert found.dtype == jnp.result_type(float)
     np.testing.assert_allclose(np.exp(found), np.array(exact, float), rtol=1e-13 if x64 else 2e-6)
@@ -63,7 +63,7 @@ def test_the_ecmo_trial(x64):
     """A success of the new treatment, a death under the old, ten more successes: 1/2 * 1/3 * 3/4 * ... * 12/13."""
     arms, rewards = [0, 1] + [0] * 10, [1, 0] + [1] * 10
     assert chance_of_arms(arms, rewards, (1, 1)) == Fraction(1, 26)
-    found = log_chance(jb.PlayTheWinner(), [arms], [rewards], 2)
+    found = log_chance(jb.policies.PlayTheWinner(), [arms], [rewards], 2)
     np.testing.assert_allclose(found, [-np.log(26)], rtol=1e-13 if x64 else 1e-6)
 
 
@@ -71,13 +71,13 @@ def test_the_ecmo_trial(x64):
 def test_a_reward_between_is_shared(num_arms, x64):
     arms, rewards = [0, 1, 1, 0, num_arms - 1], [Fraction(1, 4), Fraction(7, 8), Fraction(1, 2), Fraction(1), Fraction(0)]
     exact = chance_of_arms(arms, rewards, (1,) * num_arms, Fraction(2))
-    found = log_chance(jb.PlayTheWinner(added=2.0), [arms], [list(map(float, rewards))], num_arms)
+    found = log_chance(jb.policies.PlayTheWinner(added=2.0), [arms], [list(map(float, rewards))], num_arms)
     np.testing.assert_allclose(np.exp(found), [float(exact)], rtol=1e-13 if x64 else 2e-6)
 
 
 def test_what_is_added_may_depend_on_the_arm_pulled():
     """Arm 0 failed and adds 2, a ball each to the others; arm 1 succeeded and adds 4: urn 1, 1 + 1 + 4, 1 + 1."""
-    policy = jb.PlayTheWinner(added=jnp.array([2.0, 4.0, 8.0]))
+    policy = jb.policies.PlayTheWinner(added=jnp.array([2.0, 4.0, 8.0]))
     state = jb.policies.ArmStatistics(pulls=jnp.array([1, 1, 0]), total=jnp.array([0.0, 1.0, 0.0]))
     np.testing.assert_allclose(jnp.exp(policy.log_probs(state)), np.array([1, 6, 2]) / 9, rtol=1e-6)
 
@@ -88,17 +88,17 @@ def test_a_million_pulls_lose_no_digits(balls):
     failures = [a - b for a, b in zip(pulls, total, strict=True)]
     urn = np.array([balls + total[k] + (sum(failures) - failures[k]) / 2 for k in range(3)])
     state = jb.policies.ArmStatistics(pulls=jnp.array(pulls), total=jnp.array(total, float))
-    np.testing.assert_allclose(jnp.exp(jb.PlayTheWinner(balls).log_probs(state)), urn / urn.sum(), rtol=1e-5)
+    np.testing.assert_allclose(jnp.exp(jb.policies.PlayTheWinner(balls).log_probs(state)), urn / urn.sum(), rtol=1e-5)
 
 
 def test_without_added_balls_nothing_is_learnt():
-    policy = jb.PlayTheWinner(balls=jnp.array([1.0, 3.0]), added=0.0)
+    policy = jb.policies.PlayTheWinner(balls=jnp.array([1.0, 3.0]), added=0.0)
     np.testing.assert_allclose(jb.bias.exact_bias(policy, [0.3, 0.8], 8), 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
 def test_one_arm_is_sure(reward, x64):
-    policy = jb.PlayTheWinner()
+    policy = jb.policies.PlayTheWinner()
 
     @jax.jit
     def after(reward, keys):
@@ -112,7 +112,10 @@ def test_one_arm_is_sure(reward, x64):
 
 @pytest.mark.parametrize(
     "policy",
-    [jb.PlayTheWinner(balls=jnp.array([0.2, 1.0, 0.5, 3.0]), added=0.3), jb.PlayTheWinner(added=jnp.array([0.0, 1.0, 2.5, 0.1]))],
+    [
+        jb.policies.PlayTheWinner(balls=jnp.array([0.2, 1.0, 0.5, 3.0]), added=0.3),
+        jb.policies.PlayTheWinner(added=jnp.array([0.0, 1.0, 2.5, 0.1])),
+    ],
     ids=["balls", "added"],
 )
 def test_balls_are_drawn_as_often_as_they_lie_there(policy):
@@ -127,17 +130,21 @@ def test_balls_are_drawn_as_often_as_they_lie_there(policy):
 def test_settings_are_leaves():
     """A sweep over what is added is a vmap, and agrees with one at a time."""
     state = jb.policies.ArmStatistics(pulls=jnp.array([2, 1]), total=jnp.array([2.0, 0.0]))
-    swept = jax.vmap(lambda added: jb.PlayTheWinner(added=added).log_probs(state))(jnp.array([0.0, 1.0, 5.0]))
+    swept = jax.vmap(lambda added: jb.policies.PlayTheWinner(added=added).log_probs(state))(jnp.array([0.0, 1.0, 5.0]))
     np.testing.assert_allclose(jnp.exp(swept)[:, 0], [1 / 2, 4 / 5, 16 / 17], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("policy", "family", "message"),
     [
-        (jb.PlayTheWinner(balls=0.0), jb.Bernoulli(), "policy.balls is 0.0; it must be positive and finite"),
-        (jb.PlayTheWinner(added=-1.0), jb.Bernoulli(), "policy.added is -1.0; it must be 0 or more, and finite"),
-        (jb.PlayTheWinner(balls=jnp.ones(3)), jb.Bernoulli(), r"policy.balls has shape \(3,\); it must be one number"),
-        (jb.PlayTheWinner(), jb.Normal(), "family is Normal.*; it must be one with rewards from 0 to 1 for PlayTheWinner"),
+        (jb.policies.PlayTheWinner(balls=0.0), jb.Bernoulli(), "policy.balls is 0.0; it must be positive and finite"),
+        (jb.policies.PlayTheWinner(added=-1.0), jb.Bernoulli(), "policy.added is -1.0; it must be 0 or more, and finite"),
+        (jb.policies.PlayTheWinner(balls=jnp.ones(3)), jb.Bernoulli(), r"policy.balls has shape \(3,\); it must be one number"),
+        (
+            jb.policies.PlayTheWinner(),
+            jb.Normal(),
+            "family is Normal.*; it must be one with rewards from 0 to 1 for PlayTheWinner",
+        ),
     ],
 )
 def test_bad_input_is_named(policy, family, message):

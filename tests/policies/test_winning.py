@@ -8,7 +8,14 @@ import scipy.stats
 from scipy.special import betainc, betaln, expit, log_expit, log_ndtr, logsumexp, polygamma
 
 import jaxbias as jb
-from jaxbias.policies.winning import beta_win_log_probs, noisy_normal_win_log_probs, normal_win_log_probs
+from jaxbias.policies import ArmStatistics
+from jaxbias.policies.winning import (
+    beta_win_log_probs,
+    noisy_normal_win_log_probs,
+    normal_win_log_prob,
+    normal_win_log_probs,
+    normal_win_quadratic,
+)
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(6)
 
@@ -218,3 +225,44 @@ def test_many_arms():
     )
     assert log_probs.shape == (200,)
     np.testing.assert_allclose(jnp.exp(log_probs).sum(), 1.0, atol=1e-5)
+
+
+def every_arm(location, scale, arm):
+    return normal_win_log_probs(location, scale)[arm]
+
+
+@pytest.mark.parametrize("arms", [3, 30])
+def test_one_arm_alone(arms):
+    """Its log-probability as brute force has it, the derivatives as automatic differentiation of all arms has them."""
+    draws = np.random.default_rng(arms)
+    with jax.enable_x64(True):
+        both = jax.jit(lambda *at: (normal_win_quadratic(*at), normal_win_log_prob(*at)))
+        slopes = jax.jit(lambda *at: (jax.grad(every_arm)(*at), -jax.jacfwd(jax.grad(every_arm))(*at)))
+        for _ in range(5):
+            location, scale = draws.normal(0, 1, arms), np.exp(draws.uniform(np.log(0.05), np.log(3), arms))
+            truth = normal_truth(location, scale)
+            for arm in {0, int(truth.argmax()), int(np.where(truth > -25, truth, 0).argmin())}:
+                at = jnp.asarray(location), jnp.asarray(scale), jnp.asarray(arm)
+                (value, slope, curvature), alone = both(*at)
+                assert abs(value - truth[arm]) < 1e-4
+                assert value == pytest.approx(float(alone), abs=1e-12)
+                for found, expected in zip((slope, curvature), slopes(*at), strict=True):
+                    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("policy", [jb.Thompson(prior_sigma=2.0, sigma=0.7), jb.Thompson(tau=0.5)])
+def test_thompson_has_one_arm_alone(policy):
+    """In the summed rewards, also where there is noise and where two arms have a closed form."""
+    draws = np.random.default_rng(0)
+    for arms in (2, 4):
+        pulls = jnp.asarray(draws.integers(1, 30, arms), jnp.int32)
+        total = jnp.asarray(draws.normal(size=arms) * np.asarray(pulls), jnp.float32)
+        state, every = ArmStatistics(pulls, total), lambda total, pulls=pulls: policy.log_probs(ArmStatistics(pulls, total))
+        arm = jnp.asarray(1)
+        assert policy.log_prob(state, arm) == pytest.approx(float(every(total)[1]), abs=1e-4)
+        found = jax.jit(policy.choice_quadratic)(state, arm)
+        assert (found is not None) == (arms > 2 and policy.tau == 0)
+        if found is not None:
+            slope = jax.jit(jax.grad(lambda total, every=every: every(total)[1]))
+            np.testing.assert_allclose(found[1], slope(total), atol=1e-4)
+            np.testing.assert_allclose(found[2], -jax.jit(jax.jacfwd(slope))(total), atol=1e-4)

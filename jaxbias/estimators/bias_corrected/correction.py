@@ -68,24 +68,7 @@ def take_off(
     return Corrected(mean, covariance, estimate, bias, error, mean != whole, freedom)
 
 
-def move_in_part(found: Corrected, sample_mean: Array, of_paths: Array, part: Float[Array, " arms"]) -> Corrected:
-    """A part of the way from the sample means to the corrected estimate, for each arm.
-
-    The standard error of the delta interval goes as far from that of the sample mean over the paths, as the two move together.
-    """
-    centred = of_paths - jnp.mean(of_paths, axis=0)[None]
-    size = of_paths.shape[0]
-    own = jnp.sqrt(jnp.diag(found.covariance))
-    plain = jnp.sqrt(jnp.sum(jnp.square(centred), axis=0) / (size - 1))
-    scale = part + (1 - part) * plain / jnp.where(own > 0, own, 1)
-    return found._replace(
-        mean=sample_mean + part * (found.mean - sample_mean),
-        covariance=found.covariance * scale[:, None] * scale[None],
-        monte_carlo_error=part * found.monte_carlo_error,
-    )
-
-
-@partial(compiled, static=("level",))
+@partial(compiled, static=("level",), pads=("history",))
 def to_estimate(found: Corrected, family: BaseFamily, history: History, level: float) -> Estimate:
     """The corrected means with intervals, one-sided for the arms whose rewards were all at one end of the range."""
     statistics = history.statistics

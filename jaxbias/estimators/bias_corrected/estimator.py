@@ -14,31 +14,29 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.randomness import root_words, trial_words
-from jaxbias.estimators.bias_corrected.correction import Corrected, move_in_part, take_off, to_estimate
+from jaxbias.estimators.bias_corrected.correction import Corrected, take_off, to_estimate
 from jaxbias.estimators.checks import check_family_of, check_level, check_rewards
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.inversion.intervals import Interval, check_interval, with_inverted_interval
 from jaxbias.estimators.sample_mean import sample_mean
 from jaxbias.estimators.shrinkage.estimator import shrinkage, shrunken_means, summarise_log
-from jaxbias.estimators.shrinkage.normal import own_variances, shared_variance
 from jaxbias.estimators.shrinkage.posterior import Summary
+from jaxbias.estimators.shrinkage.simulating import family_to_simulate, means_to_simulate
 from jaxbias.estimators.sigma import check_spread
 from jaxbias.history import History, check_history, check_num_steps, check_unit_rewards
 from jaxbias.policies import Policy, check_policy
-from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Family, Normal, UnknownSigma
+from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Family, UnknownSigma
 from jaxbias.simulation.paths import Paths, design_of, logs_at_once, simulate_paths
 from jaxbias.stopping import StoppingRule, check_stop
 
 FEWEST_PATHS = 100  # for a covariance of several arms
-# Standard errors of a sample mean, around one: `benchmarks/README.md` has the errors by pulls of ten settings with other limits.
-NO_EVIDENCE, CLEAR_EVIDENCE = 0.75, 1.25
-INSIDE = 0.1  # pulls from the end of the range: where a mean that is estimated at the end is simulated
 
 Estimator = Callable[..., Any]
 
@@ -51,6 +49,7 @@ def _sample_means(family: BaseFamily, summary: Summary) -> Float[Array, " arms"]
 FROM_SUMMARY = ((shrinkage, shrunken_means), (sample_mean, _sample_means))
 
 
+@public
 def bias_corrected(
     key: PRNGKeyArray,
     history: History,
@@ -63,7 +62,6 @@ def bias_corrected(
     interval: Interval = "inversion",
     stop: StoppingRule | None = None,
     num_steps: int | None = None,
-    proportional: bool = False,
 ) -> Estimate:
     """The estimate less its bias, which is simulated at the estimate.
 
@@ -85,12 +83,6 @@ def bias_corrected(
             over the paths.
         stop: the rule that could end the experiment early, as in `simulate`.
         num_steps: the most steps that the experiment could have had, where a rule could stop it; without it, as many as it has.
-        proportional: move each arm's estimate from its sample mean by a part of the way, and only where the log has evidence:
-            min(1, r)^2 g. Here r is the noise of the arm in this log, 1 / pulls, over its average over the paths: an arm that was
-            pulled oftener than on average moves less. g goes from 0 to 1 where `shrinkage` moves the arm by 0.75 to 1.25 standard
-            errors of its sample mean: below that the sample mean stays. What is right on average over experiments is wrong for
-            an arm that happened to be pulled often. With this the error of such arms is that of their sample means, to about 2%;
-            more of the bias and of the error of the others stays. It is what `debias` and `compare` use.
 
     Returns:
         An `Estimate` in the family's range: a correction goes at most nine tenths of the way to an end of it, and the status is
@@ -118,8 +110,6 @@ def bias_corrected(
     check_unit_rewards(history, own_policy)
     if isinstance(own_family, UnknownSigma):
         check_spread(history, own_family)
-    elif proportional and not own_family.has_variance:
-        raise ArgumentError("proportional", proportional, "False for a family without a variance")
     check_stop(stop, history.num_arms)
     check_interval(interval)
     asked_steps, num_steps = num_steps, check_num_steps(num_steps, history, stop)
@@ -127,7 +117,10 @@ def bias_corrected(
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
     chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
-    run = _correct(own_policy, own_family, family, keys, logs, stop, estimator, num_paths, chunks, num_steps, proportional)
+    from_sums = any(known is estimator for known, _ in FROM_SUMMARY)
+    correct = _correct_sums if from_sums else _correct_steps
+    sizes = (num_paths, chunks, None if stop is None else num_steps)
+    run = correct(own_policy, own_family, family, keys, logs, stop, estimator, *sizes)
     estimate = to_estimate(chunks.collect(run), own_family, logs, level)
     estimate = only_one(estimate) if single else estimate
     if interval == "delta":
@@ -136,7 +129,6 @@ def bias_corrected(
     return with_inverted_interval(key, estimate, history, own_policy, own_family, level, num_paths, **ending)
 
 
-@partial(compiled, static=("num_paths", "chunks", "num_steps", "proportional"))
 def _correct(
     policy: Any,
     family: Any,
@@ -147,16 +139,15 @@ def _correct(
     estimator: Any,
     num_paths: int,
     chunks: LogChunks,
-    num_steps: int,
-    proportional: bool,
+    num_steps: int | None,
 ) -> Corrected:
     def one(trial: tuple[Any, History]) -> Corrected:
         key, log = trial
         summary = summarise_log(log)
         from_summary = next((function for known, function in FROM_SUMMARY if known is estimator), None)
         estimate = _apply(estimator, log, given) if from_summary is None else from_summary(family, summary)
-        simulated, freedom = _to_simulate(family, summary)
-        start = jax.lax.stop_gradient(_inside(family, estimate, log))
+        simulated, freedom = family_to_simulate(family, summary)
+        start = jax.lax.stop_gradient(means_to_simulate(family, estimate, summary.pulls))
         words = trial_words(root_words(key), jnp.uint32(0), num_paths)
         design, by_steps = design_of(log, stop, num_steps), from_summary is None
         needs_squares = isinstance(family, UnknownSigma) and not by_steps
@@ -165,28 +156,14 @@ def _correct(
             of_paths = jax.vmap(lambda path: _apply(estimator, path, given))(paths.history)
         else:
             of_paths = jax.vmap(partial(from_summary, family))(_summaries(paths, simulated))
-        found = take_off(family, estimate, start, jax.lax.stop_gradient((of_paths, paths.score)), freedom)
-        if not proportional:
-            return found
-        part = jnp.square(jnp.minimum(_noise_ratio(summary, paths), 1)) * _evidence(family, simulated, start, summary)
-        return move_in_part(found, summary.mean, *jax.lax.stop_gradient((paths.sample_means, part)))
+        return take_off(family, estimate, start, jax.lax.stop_gradient((of_paths, paths.score)), freedom)
 
     return chunks.map(one, (keys, history))
 
 
-def _noise_ratio(summary: Summary, paths: Paths) -> Float[Array, " arms"]:
-    """1 / pulls of each arm, over its average over the paths that pulled the arm."""
-    pulled = paths.pulled.astype(summary.pulls.dtype)
-    noise = pulled / jnp.maximum(paths.pulls, 1).astype(pulled.dtype)
-    usual = jnp.sum(noise, axis=0) / jnp.maximum(jnp.sum(pulled, axis=0), 1)
-    return 1 / (jnp.maximum(summary.pulls, 1) * jnp.maximum(usual, jnp.finfo(usual.dtype).tiny))
-
-
-def _evidence(family: BaseFamily, simulated: BaseFamily, mean: Array, summary: Summary) -> Float[Array, " arms"]:
-    """From 0 to 1, by how many standard errors all arms together, as `shrinkage` has it, draw an arm from its sample mean."""
-    stderr = jnp.sqrt(simulated.variance(mean) / jnp.maximum(summary.pulls, 1))
-    moves = jnp.abs(shrunken_means(family, summary) - summary.mean) / jnp.maximum(stderr, jnp.finfo(stderr.dtype).tiny)
-    return jnp.clip((moves - NO_EVIDENCE) / (CLEAR_EVIDENCE - NO_EVIDENCE), 0, 1)
+_STATIC = ("num_paths", "chunks", "num_steps")
+_correct_sums = compiled(_correct, _STATIC, pads=("history",))
+_correct_steps = compiled(_correct, _STATIC)  # an estimator of the user's own sees the log as it is
 
 
 def _apply(estimator: Any, history: History, family: Any) -> Float[Array, " arms"]:
@@ -194,28 +171,6 @@ def _apply(estimator: Any, history: History, family: Any) -> Float[Array, " arms
     takes_family = "family" in inspect.signature(estimator).parameters
     found = estimator(history, family=family) if takes_family else estimator(history)
     return jnp.asarray(found.mean if isinstance(found, Estimate) else found)
-
-
-def _to_simulate(family: BaseFamily, summary: Summary) -> tuple[BaseFamily, Int[Array, " arms"]]:
-    """The family with its sigma, estimated if need be, and the degrees of freedom that the estimate has; 0 if it is known."""
-    if not isinstance(family, UnknownSigma):
-        return family, jnp.zeros(summary.pulls.shape, jnp.int32)
-    own, shared = own_variances(summary), shared_variance(summary)
-    variance = own.reward if family.each else jnp.broadcast_to(shared.unit, own.reward.shape)
-    within = jnp.sum(jnp.maximum(summary.pulls - 1, 0))
-    freedom = own.freedom if family.each else jnp.broadcast_to(within, own.reward.shape)
-    return Normal(sigma=jax.lax.stop_gradient(jnp.sqrt(variance))), jnp.asarray(freedom).astype(jnp.int32)
-
-
-def _inside(family: BaseFamily, estimate: Float[Array, " arms"], log: History) -> Float[Array, " arms"]:
-    """Means to simulate at: an unpulled arm at the average of the others, one at an end of the range a tenth of a pull inside."""
-    known = jnp.isfinite(estimate)
-    others = jnp.sum(jnp.where(known, estimate, 0)) / jnp.maximum(jnp.sum(known), 1).astype(estimate.dtype)
-    low, high = family.mean_range
-    margin = INSIDE / jnp.maximum(log.statistics.pulls, 1).astype(estimate.dtype)
-    filled = jnp.where(known, estimate, others)
-    # A mean that is itself smaller than the margin is inside.
-    return jnp.where(filled <= low, low + margin, jnp.where(filled >= high, high - margin, filled))
 
 
 def _summaries(paths: Paths, family: Any) -> Summary:

@@ -14,6 +14,7 @@ four of them, by 8 to 13 points.
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,14 +28,15 @@ from jaxbias.estimators.conditional_mle.markov_chains import (
     RANDOM_WALKS,
     TARGETS,
     ChainInfo,
+    Running,
     Sampler,
     continue_chain,
     first_step_size,
     sample_chain,
 )
 from jaxbias.history import count
-from jaxbias.likelihood import Seen, trial_log_density
-from jaxbias.policies import Policy
+from jaxbias.likelihood import Seen, statistics_before, trial_log_density
+from jaxbias.policies import ArmStatistics, Policy, complete_policy
 from jaxbias.rewards import Family, at_arm
 
 # Acceptance outside these makes the step larger or smaller: the paper's for random walks, around the best for the others.
@@ -158,17 +160,22 @@ def contrastive_divergence(
     (20, 2)
     """
 
-    def log_density(values: Float[Array, " steps"], mean: Float[Array, " arms"]) -> Float[Array, ""]:
-        return trial_log_density(policy, family, mean, arms, values, forced, seen)
+    pulls = statistics_before(arms, rewards, num_arms).pulls
+
+    def log_density(values: Array, mean: Float[Array, " arms"], total: Array | None = None) -> Float[Array, ""]:
+        before = None if total is None else ArmStatistics(pulls, total)
+        return trial_log_density(policy, family, mean, arms, values, forced, seen, before)
 
     score = jax.grad(log_density, argnums=1)
     start = count(arms, rewards, num_arms).mean
     scale = reward_scale(family, start, arms)
+    by_sums = settings.kernel == "single_site" and complete_policy(policy).keeps_statistics and seen is None
+    running = _running_sums(arms, num_arms) if by_sums else None
 
     def iterate(carry: _Carry, number: Int[Array, ""]) -> tuple[_Carry, _Round]:
         begin = carry.start if settings.persistent else jnp.broadcast_to(rewards, carry.start.shape)
         sampler = _sampler(settings, rewards.shape[0], carry.step_size)
-        samples, info = _sample(jax.random.fold_in(key, number), log_density, begin, sampler, carry.mean, scale)
+        samples, info = _sample(jax.random.fold_in(key, number), log_density, begin, sampler, carry.mean, scale, running)
         averaged = samples if settings.persistent else samples[:, settings.num_samples // 2 :]
         scores = jax.vmap(jax.vmap(score, (0, None)), (0, None))(averaged, carry.mean)
         ascent = score(rewards, carry.mean) - jnp.mean(scores, axis=(0, 1))
@@ -193,6 +200,17 @@ def contrastive_divergence(
     return summarise(settings, rounds, end.step_size)
 
 
+def _running_sums(arms: Int[Array, " steps"], num_arms: int) -> Running:
+    """The sums before each step. A reward is in those of its arm at all later steps: to sum again takes most of a transition."""
+    steps, places = jnp.arange(arms.shape[0], dtype=jnp.int32), jnp.arange(num_arms, dtype=arms.dtype)
+
+    def change(total: Float[Array, "steps arms"], site: Int[Array, ""], amount: Float[Array, ""]) -> Float[Array, "steps arms"]:
+        own = jnp.sum(jnp.where(steps == site, arms, 0), dtype=arms.dtype)
+        return total + jnp.where((steps > site)[:, None] & (places == own)[None], amount, 0)
+
+    return Running(start=lambda rewards: statistics_before(arms, rewards, num_arms).total, change=change)
+
+
 def _sampler(settings: ContrastiveDivergence, num_steps: int, step_size: Float[Array, ""]) -> Sampler:
     leapfrogs = settings.num_leapfrog or max(round(LEAPFROGS * num_steps**0.25), 1)
     return Sampler(
@@ -211,9 +229,10 @@ def _sample(
     sampler: Sampler,
     mean: Float[Array, " arms"],
     scale: Float[Array, " steps"],
+    running: Running | None,
 ) -> tuple[Float[Array, "chains samples steps"], ChainInfo]:
     """All chains, each with a key of its own, and what they say together."""
-    run = sample_chain if sampler.kernel in RANDOM_WALKS else continue_chain
+    run = partial(sample_chain, running=running) if sampler.kernel in RANDOM_WALKS else continue_chain
     keys = key[None] if start.shape[0] == 1 else jax.random.split(key, start.shape[0])
     samples, info = jax.vmap(lambda key, start: run(key, log_density, start, sampler, mean, scale=scale))(keys, start)
     return samples, info._replace(acceptance=jnp.mean(info.acceptance))

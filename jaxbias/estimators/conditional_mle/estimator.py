@@ -7,6 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.chunks import as_many, log_keys, only_one
 from jaxbias._core.derivatives import held, refuse_derivative
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.settings import check_settings
 from jaxbias.estimators.conditional_mle.checks import LogProblem, check_arguments, check_prior
@@ -31,6 +32,7 @@ from jaxbias.rewards import Family, Normal, UnknownSigma
 NOT_DIFFERENTIABLE = ArgumentError("solver", "contrastive_divergence", "'newton' where an estimate is differentiated")
 
 
+@public
 def conditional_mle(
     key: PRNGKeyArray,
     history: History,

@@ -96,5 +96,6 @@ def _information(found: SampleMoments, free: Bool[Array, " arms"]) -> Float[Arra
 
 def log_probability(family: Any, record: Record, best: Maximum, mean: Array, sampled_at: Array) -> Float[Array, ""]:
     """The log-probability of the arms at these means, from samples made at others: their likelihoods differ by the rewards'."""
-    there, here = (reward_log_prob(family, means, record.arms, record.rewards) for means in (sampled_at, mean))
+    steps = (record.arms, record.rewards, record.beyond_end)
+    there, here = (reward_log_prob(family, means, *steps) for means in (sampled_at, mean))
     return best.found.log_normaliser + here - there

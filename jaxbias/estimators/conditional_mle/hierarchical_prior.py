@@ -241,7 +241,8 @@ class ConjugatePrior(NamedTuple):
 
     def log_normaliser(self, record: Record, at: Arms, mean: Arms) -> Float[Array, ""]:
         """By the likelihoods of the rewards, with which those of the arms differ."""
-        here, there = (reward_log_prob(self.family, means, record.arms, record.rewards) for means in (mean, at))
+        steps = (record.arms, record.rewards, record.beyond_end)
+        here, there = (reward_log_prob(self.family, means, *steps) for means in (mean, at))
         return here - there
 
 

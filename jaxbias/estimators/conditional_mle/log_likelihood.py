@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, split_logs
 from jaxbias._core.derivatives import held, implicit, undefined_in
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import Frame, compiled, split_numbers
 from jaxbias._core.settings import as_float
@@ -31,6 +32,7 @@ from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import Family, Normal
 
 
+@public
 def conditional_log_likelihood(
     key: PRNGKeyArray,
     history: History,

@@ -66,12 +66,27 @@ class ChainInfo(NamedTuple):
     step_size: Float[Array, ""]  # as set, or as tuned
 
 
+class Running(NamedTuple):
+    """What a log-density computes from all rewards, such as running sums, kept up to date as one of them changes.
+
+    Fields:
+        start: from the rewards.
+        change: from what was kept, the place of the reward that changes, and by how much.
+
+    The log-density then has it as its last argument.
+    """
+
+    start: Callable[[Float[Array, " steps"]], Any]
+    change: Callable[[Any, Int[Array, ""], Float[Array, ""]], Any]
+
+
 class Point(NamedTuple):
-    """Where a chain is; the gradient only where the kernel uses it."""
+    """Where a chain is; the gradient only where the kernel uses it, and what is kept only where it changes one reward."""
 
     rewards: Float[Array, " steps"]
     energy: Float[Array, ""]
     gradient: Float[Array, " steps"] | None
+    kept: Any = None
 
 
 class Move(NamedTuple):
@@ -92,6 +107,7 @@ def sample_chain(
     sampler: Sampler,
     *arguments: Any,
     scale: Float[Array, " steps"] | None = None,
+    running: Running | None = None,
 ) -> tuple[Float[Array, "samples steps"], ChainInfo]:
     """One chain from exp(log_density(rewards, *arguments)).
 
@@ -102,6 +118,7 @@ def sample_chain(
         sampler: the kernel and how long it runs.
         arguments: passed on to `log_density`.
         scale: about how far each reward spreads; 1 where it is not given.
+        running: what the log-density keeps of the rewards, for "single_site".
 
     Returns:
         The samples, and what the chain says about itself.
@@ -111,11 +128,11 @@ def sample_chain(
     >>> samples.shape, int(info.divergences)
     ((500, 3), 0)
     """
-    energy = lambda rewards: -log_density(rewards, *arguments)
+    energy = lambda rewards, *kept: -log_density(rewards, *arguments, *kept)
     scale = jnp.ones_like(start) if scale is None else scale
-    transition = _transition(sampler, energy, scale, root_words(key))
+    transition = _transition(sampler, energy, scale, root_words(key), running)
     number = jnp.arange(sampler.num_warmup + sampler.num_samples * sampler.thinning)
-    point, step_size = _warm_up(sampler, transition, _first_point(sampler, energy, start), number[: sampler.num_warmup])
+    point, step_size = _warm_up(sampler, transition, _first_point(sampler, energy, start, running), number[: sampler.num_warmup])
 
     def keep(point: Point, numbers: Int[Array, " thinning"]) -> tuple[Point, tuple[Array, Move]]:
         point, moves = jax.lax.scan(lambda point, one: transition(one, point, step_size), point, numbers)
@@ -192,7 +209,10 @@ def _numpyro(module: str = "numpyro.infer.hmc_util") -> Any:
         return import_module(module)
 
 
-def _first_point(sampler: Sampler, energy: Density, start: Float[Array, " steps"]) -> Point:
+def _first_point(sampler: Sampler, energy: Density, start: Float[Array, " steps"], running: Running | None) -> Point:
+    if running is not None:
+        kept = running.start(start)
+        return Point(rewards=start, energy=energy(start, kept), gradient=None, kept=kept)
     if sampler.kernel in RANDOM_WALKS:
         return Point(rewards=start, energy=energy(start), gradient=None)
     value, gradient = jax.value_and_grad(energy)(start)
@@ -231,17 +251,24 @@ def _warm_up(
     return point, jnp.exp(state[1]).astype(dtype) if tuned else guess
 
 
-def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"], words: Array) -> Transition:
+def _transition(
+    sampler: Sampler, energy: Density, scale: Float[Array, " steps"], words: Array, running: Running | None
+) -> Transition:
     """One transition of the chain: a proposal, and whether it is accepted."""
 
     def random_walk(number: Int[Array, ""], point: Point, step_size: Float[Array, ""]) -> tuple[Point, Move]:
-        one_reward = sampler.kernel == "single_site"
-        noise, (uniform, where) = _noise(words, number, scale[0] if one_reward else scale)
-        if one_reward:
-            site = jnp.arange(scale.shape[0], dtype=jnp.int32) == (where * scale.shape[0]).astype(jnp.int32)
-            noise = jnp.where(site, noise, 0)
+        noise, (uniform, _) = _noise(words, number, scale)
         rewards = point.rewards + step_size * scale * noise
         proposal = Point(rewards=rewards, energy=energy(rewards), gradient=None)
+        return _accept(uniform, point, proposal, proposal.energy - point.energy, diverges=False)
+
+    def single_site(number: Int[Array, ""], point: Point, step_size: Float[Array, ""]) -> tuple[Point, Move]:
+        noise, (uniform, where) = _noise(words, number, scale[0])
+        site = (where * scale.shape[0]).astype(jnp.int32)
+        change = jnp.where(jnp.arange(scale.shape[0], dtype=jnp.int32) == site, step_size * scale * noise, 0)
+        rewards = point.rewards + change
+        kept = () if running is None else (running.change(point.kept, site, jnp.sum(change)),)
+        proposal = Point(rewards, energy(rewards, *kept), gradient=None, kept=kept[0] if kept else None)
         return _accept(uniform, point, proposal, proposal.energy - point.energy, diverges=False)
 
     def hamiltonian(number: Int[Array, ""], point: Point, step_size: Float[Array, ""]) -> tuple[Point, Move]:
@@ -258,7 +285,7 @@ def _transition(sampler: Sampler, energy: Density, scale: Float[Array, " steps"]
         proposal = Point(rewards=end.z, energy=end.potential_energy, gradient=end.z_grad)
         return _accept(uniform, point, proposal, proposal.energy - point.energy + kinetic, diverges=True)
 
-    return random_walk if sampler.kernel in RANDOM_WALKS else hamiltonian
+    return {"random_walk": random_walk, "single_site": single_site}.get(sampler.kernel, hamiltonian)
 
 
 def _noise(

@@ -9,10 +9,11 @@ The random numbers stay the same, so that the search converges, to a point that 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from jaxbias._core.randomness import flattened, normal, root_words, step_key
+from jaxbias._core.randomness import normal, root_words, step_key
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.chain_samples import Chains, ChainSummary, sample_chains, start_chains
 from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
@@ -178,10 +179,11 @@ def covariance_at(
 def make_noise(key: PRNGKeyArray, record: Record, pairs: int) -> Callable[[Int[Array, ""]], Float[Array, " pairs"]]:
     """The noise of each step: all of it made at once, or for a long log that of a step whenever it is asked for."""
     steps, dtype = record.arms.shape[0], record.rewards.dtype
+    words = root_words(key)
+    of_step = lambda step: normal(step_key(words, step), (pairs,), dtype)
     if steps * pairs > NOISE_AT_ONCE:
-        words = root_words(key)
-        return lambda step: normal(step_key(words, step), (pairs,), dtype)
-    made = normal(flattened(key), (steps, pairs), dtype)
+        return of_step
+    made = jax.vmap(of_step)(jnp.arange(steps))  # of each step on its own: the same whatever the length of the record
     return lambda step: made[step]
 
 

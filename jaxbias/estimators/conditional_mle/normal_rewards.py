@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from jaxbias._core.chunks import LogChunks, split_logs
 from jaxbias._core.jit import compiled
+from jaxbias._core.lengths import padded_length
 from jaxbias.estimators.conditional_mle.chain_samples import sample_chains, start_chains
 from jaxbias.estimators.conditional_mle.checks import LogProblem, policy_of
 from jaxbias.estimators.conditional_mle.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
@@ -59,7 +60,7 @@ class Sizes(NamedTuple):
         """How many logs fit into memory."""
         if self.sampler is None:
             return PATHS_AT_ONCE // (2 * self.pairs)
-        return CHAIN_NUMBERS_AT_ONCE // (self.num_chains * self.sampler.num_samples * num_steps)
+        return CHAIN_NUMBERS_AT_ONCE // (self.num_chains * self.sampler.num_samples * padded_length(num_steps))
 
 
 def fit_newton(keys: Any, problem: LogProblem, sizes: Sizes) -> NewtonFit:
@@ -70,7 +71,7 @@ def fit_newton(keys: Any, problem: LogProblem, sizes: Sizes) -> NewtonFit:
     if sizes.sampler is not None:
         return chunks.collect(_fit_chains(policy, family, keys, history, sizes.sampler, chunks=chunks, **counts))
     # A pass of its own, as it needs little memory for each log and runs best with many at once.
-    many = split_logs(MATRICES_AT_ONCE // (history.num_steps * history.num_arms**2), (keys, problem))
+    many = split_logs(MATRICES_AT_ONCE // (padded_length(history.num_steps) * history.num_arms**2), (keys, problem))
     starts = many.collect(_laplace(policy, family, history, chunks=many))
     found = _fit_paths(policy, family, keys, history, starts, chunks=chunks, num_pairs=sizes.pairs, max_rounds=sizes.max_rounds)
     return chunks.collect(found)
@@ -82,7 +83,8 @@ def fit_posterior(keys: Any, problem: LogProblem, sizes: Sizes, level: float) ->
     chunks = split_logs(sizes.logs_at_once(history.num_steps), (keys, problem))
     counts = dict(pairs=sizes.pairs, num_chains=sizes.num_chains, max_rounds=sizes.max_rounds)
     confidence = jnp.asarray(level)
-    return chunks.collect(_fit_posterior(policy, family, keys, history, sizes.sampler, confidence, chunks=chunks, **counts))
+    fit = _fit_posterior if sizes.sampler is None else _posterior_by_chains
+    return chunks.collect(fit(policy, family, keys, history, sizes.sampler, confidence, chunks=chunks, **counts))
 
 
 def fit_sigma(keys: Any, problem: LogProblem, sizes: Sizes) -> tuple[NewtonFit, Spread]:
@@ -90,7 +92,8 @@ def fit_sigma(keys: Any, problem: LogProblem, sizes: Sizes) -> tuple[NewtonFit, 
     history, policy, family = problem
     chunks = split_logs(sizes.logs_at_once(history.num_steps), (keys, problem))
     counts = dict(pairs=sizes.pairs, num_chains=sizes.num_chains, max_rounds=sizes.max_rounds)
-    return chunks.collect(_fit_sigma(policy, family, keys, history, sizes.sampler, chunks=chunks, **counts))
+    fit = _fit_sigma if sizes.sampler is None else _sigma_by_chains
+    return chunks.collect(fit(policy, family, keys, history, sizes.sampler, chunks=chunks, **counts))
 
 
 def fit_divergence(keys: Any, problem: LogProblem, settings: ContrastiveDivergence, sizes: Sizes) -> tuple[Fit, Array]:
@@ -103,7 +106,7 @@ def fit_divergence(keys: Any, problem: LogProblem, settings: ContrastiveDivergen
     return chunks.collect(found)
 
 
-@partial(compiled, static=("chunks",))
+@partial(compiled, static=("chunks",), pads=("history",))
 def _laplace(policy: Any, family: Any, history: History, chunks: LogChunks) -> tuple[Array, Array]:
     def one(trial: History) -> tuple[Array, Array]:
         return laplace(policy_of(policy, trial), condensed_record_of(trial), _sigma(family, trial), trial.statistics.mean)
@@ -111,7 +114,7 @@ def _laplace(policy: Any, family: Any, history: History, chunks: LogChunks) -> t
     return chunks.map(one, history)
 
 
-@partial(compiled, static=("chunks", "num_pairs", "max_rounds"))
+@partial(compiled, static=("chunks", "num_pairs", "max_rounds"), pads=("history",))
 def _fit_paths(
     policy: Any,
     family: Any,
@@ -150,8 +153,7 @@ def _fit_chains(
     return chunks.map(one, (keys, history))
 
 
-@partial(compiled, static=("chunks", "pairs", "num_chains", "max_rounds"))
-def _fit_posterior(
+def _posterior(
     policy: Any,
     family: Any,
     keys: Any,
@@ -182,8 +184,7 @@ def _fit_posterior(
     return chunks.map(one, (keys, history))
 
 
-@partial(compiled, static=("chunks", "pairs", "num_chains", "max_rounds"))
-def _fit_sigma(
+def _with_sigma(
     policy: Any,
     family: Any,
     keys: Any,
@@ -207,6 +208,13 @@ def _fit_sigma(
         return chains_with_sigma(*problem, num_chains, sampler, max_rounds), spread
 
     return chunks.map(one, (keys, history))
+
+
+# A chain moves every reward, so that it takes logs as they are.
+_BY_PATHS = partial(compiled, static=("chunks", "pairs", "num_chains", "max_rounds"), pads=("history",))
+_BY_CHAINS = partial(compiled, static=("chunks", "pairs", "num_chains", "max_rounds"))
+_fit_posterior, _posterior_by_chains = _BY_PATHS(_posterior), _BY_CHAINS(_posterior)
+_fit_sigma, _sigma_by_chains = _BY_PATHS(_with_sigma), _BY_CHAINS(_with_sigma)
 
 
 @partial(compiled, static=("chunks", "num_pairs", "num_chains"))

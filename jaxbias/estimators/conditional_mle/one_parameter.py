@@ -66,7 +66,7 @@ def fit_one_parameter(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[places], *parts)
 
 
-@partial(compiled, static=("chunks", "route", "number", "max_rounds", "hierarchical"))
+@partial(compiled, static=("chunks", "route", "number", "max_rounds", "hierarchical"), pads=("history",))
 def _fit_chunks(
     policy: Any,
     family: Any,

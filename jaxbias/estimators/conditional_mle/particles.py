@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.derivatives import held, moving_with
+from jaxbias._core.lengths import scan_up_to
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples
 from jaxbias.policies import ArmStatistics, BasePolicy
@@ -80,7 +81,7 @@ def sample_particles(
         tables=None if tables is None else policy.tables(num_arms, *tables, mean.dtype),
     )
     steps = (jnp.arange(record.arms.shape[0], dtype=jnp.int32), record.arms, record.choice_counts, record.pulls)
-    last = jax.lax.scan(body, start, steps)[0]
+    last = scan_up_to(body, start, steps, record.length)[0]
     away = last.total - record.total[:, None]
     members = lambda leaf: jnp.swapaxes(leaf.reshape(*leaf.shape[:-1], GROUPS, -1), -1, -2)
     return make_samples(members(away), members(last.log_weight), last.constant)

@@ -4,12 +4,12 @@ Which arm each step pulled, what it gave, and what was chosen before it. In a ba
 for a policy of pulls and sums all pulls of one arm are one step.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias.history import History, seen_by_batch
 from jaxbias.likelihood import Choices, by_arrival, choices_made, statistics_before
@@ -25,6 +25,7 @@ class Record(NamedTuple):
         sizes: how many pulls each step is.
         choices: what was chosen from the state before each step.
         pulls: of each arm before the step.
+        length: how many steps there are, where the record is padded with steps of no pull; not known before compilation.
     """
 
     arms: Int[Array, " steps"]
@@ -32,11 +33,17 @@ class Record(NamedTuple):
     sizes: Int[Array, " steps"]
     choices: Choices
     pulls: Int[Array, "steps arms"]
+    length: Any = None
 
     @property
     def num_arms(self) -> int:
         """How many arms there are."""
         return self.pulls.shape[1]
+
+    @property
+    def beyond_end(self) -> Bool[Array, " steps"] | None:
+        """Which steps are only padding; None where none is."""
+        return None if self.length is None else self.sizes == 0
 
     @property
     def count(self) -> Float[Array, " arms"]:
@@ -81,7 +88,11 @@ def record_of(history: History) -> Record:
     else:
         choices = Choices(arm=None, number=choices_made(arms, forced, history.num_arms, seen))
     arms, rewards = by_arrival(seen, arms, history.rewards)
-    return _with_pulls(arms, rewards, jnp.ones_like(arms), choices, history.num_arms)
+    beyond = history.beyond_end
+    if beyond is None:
+        return _with_pulls(arms, rewards, jnp.ones_like(arms), choices, history.num_arms)
+    sizes = 1 - beyond.astype(arms.dtype)
+    return _with_pulls(arms, rewards, sizes, choices, history.num_arms)._replace(length=history.lengths)
 
 
 def condensed_record_of(history: History) -> Record:

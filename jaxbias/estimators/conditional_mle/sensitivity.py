@@ -49,7 +49,7 @@ class Sensitivity(NamedTuple):
     jacobian: Float[Array, "trials arms figures"]
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def of_newton(fit: NewtonFit, family: Any, history: History) -> Sensitivity:
     """With a known sigma: the statistics are the sums over sigma^2."""
     by_variance = jnp.broadcast_to(1 / jnp.square(jnp.asarray(family.sigma, fit.mean.dtype)), fit.mean.shape)
@@ -57,7 +57,7 @@ def of_newton(fit: NewtonFit, family: Any, history: History) -> Sensitivity:
     return Sensitivity(fit.mean, of_sums, of_sums * _pulls(history, fit.mean)[:, None])
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def of_one_parameter(fit: BoundedFit, family: Any, history: History) -> Sensitivity:
     """The natural parameters move with the sums, the means with them by their variance; an arm at an end of the range not."""
     free, mean = ~fit.at_edge, fit.newton.mean
@@ -67,7 +67,7 @@ def of_one_parameter(fit: BoundedFit, family: Any, history: History) -> Sensitiv
     return Sensitivity(mean, of_sums, of_sums * _pulls(history, mean)[:, None])
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def of_sigma(fit: NewtonFit, family: UnknownSigma, history: History) -> Sensitivity:
     """With an unknown sigma: the squares around the maximum are those within arms, and those of the sample means around it."""
     of_arm, num_arms = sigma_of_arm(family, history.num_arms), history.num_arms
@@ -137,6 +137,7 @@ def _slopes(
 
 def live_problem(history: History, policy: Any, family: Any, problem: LogProblem) -> LogProblem:
     """The problem with the numbers as the caller gave them, which may be being differentiated, in place of those held."""
-    rewards = as_float(history.rewards).reshape(problem.history.arms.shape)
-    logs = dataclasses.replace(problem.history, rewards=rewards)
+    logs = problem.history
+    if not is_concrete(history.rewards):
+        logs = dataclasses.replace(logs, rewards=as_float(history.rewards).reshape(logs.arms.shape))
     return LogProblem(history=logs, policy=complete_policy(policy), family=complete_family(family))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxbias._core.lengths import scan_up_to
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples
 from jaxbias.policies import ArmStatistics, BasePolicy
@@ -98,7 +99,8 @@ def count_paths(
 
     start = jnp.zeros(states, dtype).at[0].set(1)
     steps = (record.arms, record.choice_counts, record.pulls)
-    (probability, log_normaliser, _), _ = jax.lax.scan(body, (start, jnp.zeros((), dtype), tables), steps)
+    begin = (start, jnp.zeros((), dtype), tables)
+    (probability, log_normaliser, _), _ = scan_up_to(body, begin, steps, record.length)
     return probability, log_normaliser
 
 

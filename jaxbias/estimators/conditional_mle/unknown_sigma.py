@@ -62,8 +62,8 @@ class MeansAndSigma(NamedTuple):
     def log_normaliser(self, record: Record, at: Array, move: Array) -> Array:
         """Of the rewards of the log, which the samples are relative to, and of the Normal density itself."""
         mean, (of_mean, of_sigma) = self.split(at)[0], self.split(move)
-        off = record.rewards - mean[record.arms]
-        sums, squares, pulls = (jnp.zeros_like(mean).at[record.arms].add(part) for part in (off, off**2, jnp.ones_like(off)))
+        off = -record.drift(mean, record.rewards)
+        sums, squares, pulls = record.by_arm(off), record.by_arm(off**2), record.count
         of_sums, of_squares = self.split(self.tilt(at, move))
         return (
             jnp.sum(of_sums * (sums - pulls * of_mean / 2))

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError, refuse_first
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import POSITIVE, is_concrete
@@ -37,6 +38,7 @@ TIGHTEST_AT = 50  # pulls, by default: where an experiment with Normal rewards i
 TIGHTEST_AT_COUNTS = 200  # likewise for rates and counts, which need more of them
 
 
+@public
 def confidence_sequence(
     history: History,
     family: Family | None,
@@ -114,22 +116,24 @@ def confidence_sequence(
         limits = limits[0] - limits[1], limits[1] - limits[0]
     if trajectory and by_step is not None:
         diagnostics |= {"lower_by_step": jnp.clip(by_step[0], *limits), "upper_by_step": jnp.clip(by_step[1], *limits)}
-    if variance is not None and bounds is None:
-        diagnostics["rho"] = jnp.broadcast_to(variance * worth, lower.shape)
-    found = _result(checked, completed, jnp.clip(lower, *limits), jnp.clip(upper, *limits), control, diagnostics)
-    return found if control is None else _without_control(found, control)
+    rho = None if variance is None or bounds is not None else (variance, worth)
+    return _result(checked, completed, (lower, upper), limits, rho, diagnostics, control)
 
 
+@partial(compiled, static=("control",), pads=("history",))
 def _result(
-    history: History, family: BaseFamily, lower: Array, upper: Array, control: int | None, diagnostics: dict[str, Any]
+    history: History, family: BaseFamily, ends: Any, limits: Any, rho: Any, diagnostics: dict[str, Any], control: int | None
 ) -> Estimate:
+    lower, upper = (jnp.clip(end, *limits) for end in ends)
+    if rho is not None:
+        diagnostics = {**diagnostics, "rho": jnp.broadcast_to(rho[0] * rho[1], lower.shape)}
     summary = summarise(history)
     mean, stderr, pulled = summary.mean, naive_stderr(summary, family), summary.pulls > 0
     if control is not None:
         mean, pulled = mean - mean[..., control : control + 1], pulled & pulled[..., control : control + 1]
         stderr = jnp.hypot(stderr, stderr[..., control : control + 1])
     no_spread = pulled & jnp.isinf(lower) & jnp.isinf(upper)
-    return Estimate(
+    found = Estimate(
         method="confidence_sequence",
         mean=mean,
         stderr=stderr,
@@ -138,6 +142,7 @@ def _result(
         status=first_status({Status.NEVER_PULLED: ~pulled, Status.TOO_FEW_PULLS: no_spread}),
         diagnostics=diagnostics,
     )
+    return found if control is None else _without_control(found, control)
 
 
 def _without_control(found: Estimate, control: int) -> Estimate:
@@ -172,7 +177,7 @@ def _ends_at(seen: Seen, family: BaseFamily, variance: Float[Array, " arms"] | N
     return asymptotic_ends(seen, worth, log_alpha)
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def _seen(history: History) -> Seen:
     """At the end."""
     statistics = history.statistics

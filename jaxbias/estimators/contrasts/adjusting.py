@@ -47,11 +47,11 @@ def largest_statistic(
     logs, given = question.history, (question.policy, question.family)
     keys = log_keys(key, logs.arms.shape[0])
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
-    sizes: Any = dict(chunks=chunks, num_paths=question.num_paths, num_steps=question.num_steps, alternative=alternative)
+    sizes: Any = dict(chunks=chunks, num_paths=question.num_paths, num_steps=question.program_steps, alternative=alternative)
     return chunks.collect(_adjust(*given, keys, logs, weighted, p_value, question.stop, **sizes))
 
 
-@partial(compiled, static=("num_paths", "chunks", "num_steps", "alternative"))
+@partial(compiled, static=("num_paths", "chunks", "num_steps", "alternative"), pads=("history",))
 def _adjust(
     policy: Any,
     family: Any,
@@ -62,7 +62,7 @@ def _adjust(
     stop: Any,
     num_paths: int,
     chunks: LogChunks,
-    num_steps: int,
+    num_steps: int | None,
     alternative: str,
 ) -> Float[Array, "logs contrasts"]:
     def one(trial: tuple[Any, History, Array]) -> Float[Array, " contrasts"]:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.chunks import only_one
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias.estimators.checks import check_level
 from jaxbias.estimators.contrasts.adjusting import holm, largest_statistic, one_p_value
@@ -30,6 +31,7 @@ ALTERNATIVES = ("two-sided", "greater", "less")
 LARGEST = 23  # folded into the key: the paths of the largest statistic are not those of the tests
 
 
+@public
 def contrasts(
     key: PRNGKeyArray,
     history: History,

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 
 from jaxbias._core.chunks import only_one
 from jaxbias._core.derivatives import refuse_derivative
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_level
@@ -37,6 +38,7 @@ NOT_DIFFERENTIABLE = ArgumentError(
 MOST_ERROR = 0.5  # of the chance that a tail should have: beyond it an end is not known well enough to be printed
 
 
+@public
 def test_inversion(
     key: PRNGKeyArray,
     history: History,
@@ -114,7 +116,7 @@ def estimate_of(tests: InvertedTests, weighted: Weighted, question: Question, le
     return _estimate(tests, weighted, question.history, question.family, level)
 
 
-@partial(compiled, static=("level",))
+@partial(compiled, static=("level",), pads=("history",))
 def _estimate(tests: InvertedTests, contrasts: Weighted, history: History, family: Any, level: float) -> Estimate:
     pulls = history.statistics.pulls[:, contrasts.arms]  # (trials, contrasts, few)
     used = (contrasts.weights != 0)[None]

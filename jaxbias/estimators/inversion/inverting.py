@@ -11,7 +11,7 @@ from jaxbias._core.search import search
 from jaxbias.estimators.inversion.anchors import Anchors, assign_anchors, draw_nuisance, place_anchors, range_of
 from jaxbias.estimators.inversion.ratios import find_ratio
 from jaxbias.estimators.inversion.statistic import Sums
-from jaxbias.estimators.inversion.tails import Contrast, find_lower, find_median, find_upper, null_tails, tails
+from jaxbias.estimators.inversion.tails import Contrast, ends_of, null_tails
 from jaxbias.estimators.inversion.tilting import log_mixture
 from jaxbias.estimators.sigma import pool, sigma_of_arm, spread_of
 from jaxbias.history import History
@@ -51,7 +51,7 @@ def invert_tests(
     log: History,
     design: Design,
     contrasts: Any,
-    chance: Float[Array, ""],
+    chance: Float[Array, ""] | None,
     null: Float[Array, ""] | None,
     num_paths: int,
     max_rounds: int,
@@ -96,13 +96,18 @@ def invert_tests(
     return found._replace(rounds=rounds)
 
 
-def invert_contrast(contrast: Contrast, chance: Array, null: Array | None, number: Array) -> InvertedTests:
-    """One contrast: its ends and its median, and the tails at the value that is tested."""
-    lower, upper = find_lower(contrast, chance), find_upper(contrast, chance)
-    errors = tails(contrast, lower).error_above / chance, tails(contrast, upper).error_below / chance
+def invert_contrast(contrast: Contrast, chance: Array | None, null: Array | None, number: Array) -> InvertedTests:
+    """One contrast: its ends and its median, and the tails at the value that is tested; without a chance these alone."""
+    if chance is None:
+        assert null is not None
+        nothing = jnp.full_like(null, jnp.nan)
+        ends: Any = dict(median=nothing, lower=nothing, upper=nothing, error=jnp.full((2,), jnp.nan, nothing.dtype))
+        return InvertedTests(**ends, null_tails=null_tails(contrast, null), ratio=None, rounds=number)
+    (lower, upper, median), there = ends_of(contrast, chance)
+    errors = there.error_above[0] / chance, there.error_below[1] / chance
     inside = (lower > contrast.low), (upper < contrast.high)  # an end of the range needs no paths to be known
     return InvertedTests(
-        median=find_median(contrast, lower, upper),
+        median=median,
         lower=lower,
         upper=upper,
         error=jnp.stack([jnp.where(away, error, 0) for away, error in zip(inside, errors, strict=True)]),

@@ -4,7 +4,6 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -32,8 +31,8 @@ class Weighted(NamedTuple):
         weights: of these arms.
     """
 
-    arms: Int[Array, "contrasts few"]
-    weights: Float[Array, "contrasts few"]
+    arms: Int[Array | np.ndarray, "contrasts few"]
+    weights: Float[Array | np.ndarray, "contrasts few"]
 
 
 class Question(NamedTuple):
@@ -54,6 +53,11 @@ class Question(NamedTuple):
     stop: Any
     num_steps: int
     num_paths: int
+
+    @property
+    def program_steps(self) -> int | None:
+        """The number of steps as far as a program depends on it: where a rule could stop the experiment."""
+        return None if self.stop is None else self.num_steps
 
 
 def ask(
@@ -92,7 +96,7 @@ def weigh(contrast: Any, history: History) -> Weighted:
     """The contrasts by the arms that they have; without any, every arm by itself."""
     dtype, num_arms = history.rewards.dtype, history.num_arms
     if contrast is None:
-        return Weighted(jnp.arange(num_arms, dtype=jnp.int32)[:, None], jnp.ones((num_arms, 1), dtype))
+        return Weighted(np.arange(num_arms, dtype=np.int32)[:, None], np.ones((num_arms, 1), dtype))
     weights = as_float(contrast)
     if weights.ndim not in (1, 2) or weights.shape[-1] != num_arms:
         allowed = f"one weight for each of {num_arms} arms, or a row of them for each contrast"
@@ -102,28 +106,28 @@ def weigh(contrast: Any, history: History) -> Weighted:
         raise ArgumentError("contrast", contrast, "finite weights, not all 0")
     few = int((weights != 0).sum(axis=1).max())
     arms = np.argsort(weights == 0, axis=1, kind="stable")[:, :few]
-    return Weighted(jnp.asarray(arms, jnp.int32), jnp.asarray(np.take_along_axis(weights, arms, axis=1), dtype))
+    return Weighted(arms.astype(np.int32), np.take_along_axis(weights, arms, axis=1).astype(dtype))
 
 
 def invert(
     key: PRNGKeyArray,
     question: Question,
     weighted: Weighted,
-    chance: float,
+    chance: float | None,
     null: float | None,
     max_rounds: int,
     ratios: bool = False,
 ) -> InvertedTests:
-    """The tests of every log inverted: their ends have this chance beyond them."""
+    """The tests of every log inverted: their ends have this chance beyond them; None for the tails at `null` alone."""
     logs, dtype = question.history, question.history.rewards.dtype
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
-    sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.num_steps, ratios=ratios)
-    numbers = jnp.asarray(chance, dtype), None if null is None else jnp.asarray(null, dtype)
+    sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.program_steps, ratios=ratios)
+    numbers = [None if number is None else np.asarray(number, dtype) for number in (chance, null)]
     return chunks.collect(_run(*given, keys, logs, weighted, *numbers, question.stop, chunks=chunks, **sizes))
 
 
-@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps", "ratios"))
+@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps", "ratios"), pads=("history",))
 def _run(
     policy: BasePolicy,
     family: Any,
@@ -136,7 +140,7 @@ def _run(
     num_paths: int,
     max_rounds: int,
     chunks: LogChunks,
-    num_steps: int,
+    num_steps: int | None,
     ratios: bool,
 ) -> InvertedTests:
     def one(trial: tuple[Any, History]) -> InvertedTests:

@@ -10,8 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxbias._core.search import bracket
-from jaxbias.estimators.inversion.tails import Contrast, tails
+from jaxbias.estimators.inversion.tails import Contrast, find_ends, tails
 
 FAR = 6.0  # standard errors to where an end is looked for: Fieller's own interval for this many
 CLOSEST = 0.02  # of the second mean: the least that is left of it, as a factor, when so many standard errors are taken from it
@@ -33,14 +32,8 @@ def find_ratio(contrast: Callable[[Any], Contrast], weights: Float[Array, "2"], 
         positive &= tails(alone, jnp.zeros_like(chance)).above < chance
     safe = jnp.where(positive, mean[1], 1)
     low, high = _bracket(mean[0], safe, stderr)
-    lower = bracket(lambda ratio: at(ratio).above, chance, low, mean[0] / safe, halvings=HALVINGS)
-    upper = bracket(lambda ratio: -at(ratio).below, -chance, mean[0] / safe, high, halvings=HALVINGS)
-
-    def lead(ratio: Array) -> Array:
-        found = at(ratio)
-        return found.above - found.below
-
-    found = jnp.stack([bracket(lead, 0.0, lower, upper, halvings=HALVINGS), lower, upper])
+    lower, upper, median = find_ends(at, chance, low, mean[0] / safe, high, HALVINGS).places
+    found = jnp.stack([median, lower, upper])
     return jnp.where(positive, found, jnp.nan)
 
 

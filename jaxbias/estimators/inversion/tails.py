@@ -4,13 +4,13 @@ Paths are weighted, and not weights that sum to one: at a candidate above the es
 small weights, so that a probability of 2.5%, or of one in a million, is known to a few per cent from a thousand paths.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxbias._core.search import bracket
 from jaxbias.estimators.inversion.statistic import Sums, constrained, statistic
 from jaxbias.estimators.inversion.tilting import log_ratio
 from jaxbias.rewards import BaseFamily
@@ -100,24 +100,43 @@ def _weights(contrast: Contrast, at: Float[Array, ""]) -> Float[Array, " paths"]
     return jnp.where(contrast.pulled, jnp.exp(total - log_number - contrast.log_mixture), 0)
 
 
-def find_lower(contrast: Contrast, chance: Float[Array, ""]) -> Float[Array, ""]:
-    """The least value at which the tail above the observed statistic has this chance."""
-    return bracket(lambda at: tails(contrast, at).above, chance, _far(contrast, -1), _start(contrast), halvings=HALVINGS)
+class Ends(NamedTuple):
+    """Where the tails have their size: the lower end, the upper end and the median, and the tails at each."""
+
+    places: Float[Array, "3"]
+    tails: Tails
 
 
-def find_upper(contrast: Contrast, chance: Float[Array, ""]) -> Float[Array, ""]:
-    """The largest value at which the tail below the observed statistic has this chance."""
-    return bracket(lambda at: -tails(contrast, at).below, -chance, _start(contrast), _far(contrast, 1), halvings=HALVINGS)
+def find_ends(
+    tails_at: Callable[[Array], Tails], chance: Float[Array, ""], low: Array, middle: Array, high: Array, halvings: int
+) -> Ends:
+    """Bisection between two places and one between them: for the least value at which the tail above has this chance, for the
+    largest at which the tail below has it, and for the value between these at which both tails are equal.
+
+    One after the other in one loop: the tails are most of what has to be compiled.
+    """
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(tails_at, middle))
+    above, below = jnp.asarray([1.0, 0.0, 1.0], middle.dtype), jnp.asarray([0.0, 1.0, 1.0], middle.dtype)
+    goal = jnp.stack([chance, -chance, jnp.zeros_like(chance)])
+
+    def find(ends: Float[Array, "2"], number: Array) -> tuple[Array, tuple[Array, Tails]]:
+        def halve(_: Any, now: tuple[Array, Array, Array, Tails]) -> tuple[Array, Array, Array, Tails]:
+            place = (now[0] + now[1]) / 2
+            found = tails_at(place)
+            is_low = above[number] * found.above - below[number] * found.below < goal[number]
+            return jnp.where(is_low, place, now[0]), jnp.where(is_low, now[1], place), place, found
+
+        begin = jnp.stack([low, middle, ends[0]])[number], jnp.stack([middle, high, ends[1]])[number]
+        _, _, place, found = jax.lax.fori_loop(0, halvings + 1, halve, (*begin, middle, nothing))
+        return jnp.where(jnp.arange(2) == number, place, ends), (place, found)
+
+    return Ends(*jax.lax.scan(find, jnp.stack([middle, middle]), jnp.arange(3))[1])
 
 
-def find_median(contrast: Contrast, lower: Float[Array, ""], upper: Float[Array, ""]) -> Float[Array, ""]:
-    """The value between two ends at which the observed statistic is in the middle of its distribution."""
-
-    def lead(at: Array) -> Array:
-        found = tails(contrast, at)
-        return found.above - found.below
-
-    return bracket(lead, 0.0, lower, upper, halvings=HALVINGS)
+def ends_of(contrast: Contrast, chance: Float[Array, ""]) -> Ends:
+    """The ends and the median of a contrast."""
+    places = (_far(contrast, -1), _start(contrast), _far(contrast, 1))
+    return find_ends(lambda at: tails(contrast, at), chance, *places, halvings=HALVINGS)
 
 
 def _start(contrast: Contrast) -> Float[Array, ""]:

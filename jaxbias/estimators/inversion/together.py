@@ -6,7 +6,7 @@ that paths at anchors spread over what all logs of a group say serve each of the
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,9 @@ from jaxbias.estimators.inversion.estimator import estimate_of
 from jaxbias.estimators.inversion.inverting import DRAWS, InvertedTests, invert_contrast, observed_sums, of_few, path_data
 from jaxbias.estimators.inversion.question import Question, Weighted
 from jaxbias.history import History
+from jaxbias.policies import ArmStatistics
 from jaxbias.rewards import UnknownSigma
-from jaxbias.simulation.paths import design_of, simulate_sums
+from jaxbias.simulation.paths import PathSums, design_of, simulate_sums
 
 PLACES = 64  # anchors of each arm: four times those of one log, as the logs of a group cover about four times its range
 SPREAD = 1.5  # of the anchors of each log before they are pooled: the ends of its interval are then inside them
@@ -48,54 +49,53 @@ def invert_together(
     logs, dtype = question.history, question.history.rewards.dtype
     groups = jax.tree.map(lambda leaf: leaf.reshape(num_groups, -1, *leaf.shape[1:]), logs)
     keys, given = log_keys(key, num_groups), (question.policy, question.family)
-    chunks = split_logs(1, (keys, groups, *given))
     numbers = jnp.asarray((1 - level) / 2, dtype), jnp.asarray(null, dtype)
-    sizes: Any = dict(num_paths=question.num_paths, chunks=chunks)
-    tests = chunks.collect(_run(*given, keys, groups, weighted, *numbers, question.stop, **sizes))
+    chunks = split_logs(1, (keys, groups, *given))
+    sets = chunks.collect(_simulate(*given, keys, groups, question.stop, num_paths=question.num_paths, chunks=chunks))
+    chunks = split_logs(1, (keys, sets, question.family))
+    tests = chunks.collect(_test(question.family, keys, sets, weighted, *numbers, chunks=chunks))
     tests = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tests)
     return estimate_of(tests, weighted, question, level)
 
 
+class _Set(NamedTuple):
+    """One set of paths, and what the logs that share it gave: whatever their number of steps, tests of them are one program."""
+
+    sums: PathSums
+    anchors: Anchors
+    logs: ArmStatistics
+    reward: Float[Array, ""]
+
+
 @partial(compiled, static=("num_paths", "chunks"))
-def _run(
-    policy: Any,
-    family: Any,
-    keys: Any,
-    groups: History,
-    weighted: Weighted,
-    chance: Any,
-    null: Any,
-    stop: Any,
-    num_paths: int,
-    chunks: LogChunks,
-) -> InvertedTests:
-    def one(group: tuple[Any, History]) -> InvertedTests:
-        return _invert_group(*group, policy, family, weighted, chance, null, stop, num_paths)
+def _simulate(policy: Any, family: Any, keys: Any, groups: History, stop: Any, num_paths: int, chunks: LogChunks) -> _Set:
+    def one(group: tuple[Any, History]) -> _Set:
+        key, logs = group
+        paths_key, order_key, _ = jax.random.split(key, 3)
+        common = pool_anchors(_spread_by(SPREAD, family, logs.statistics))
+        means = assign_anchors(order_key, common, num_paths)
+        words = trial_words(root_words(paths_key), jnp.uint32(0), num_paths)
+        design = design_of(jax.tree.map(lambda leaf: leaf[0], logs), stop)
+        return _Set(simulate_sums(words, policy, family, means, design), common, logs.statistics, logs.rewards[0, 0])
 
     return chunks.map(one, (keys, groups))
 
 
+@partial(compiled, static=("chunks",))
+def _test(family: Any, keys: Any, sets: _Set, weighted: Weighted, chance: Any, null: Any, chunks: LogChunks) -> InvertedTests:
+    return chunks.map(lambda one: _invert_group(*one, family, weighted, chance, null), (keys, sets))
+
+
 def _invert_group(
     key: PRNGKeyArray,
-    logs: History,
-    policy: Any,
+    paths: _Set,
     family: Any,
     weighted: Weighted,
     chance: Float[Array, ""],
     null: Float[Array, ""],
-    stop: Any,
-    num_paths: int,
 ) -> InvertedTests:
-    paths_key, order_key, nuisance_key = jax.random.split(key, 3)
-    statistics = logs.statistics
-    spread_by = lambda spread: jax.vmap(
-        lambda mean, pulls: place_anchors(family, mean, pulls, jnp.asarray(spread, logs.rewards.dtype))
-    )(statistics.mean, statistics.pulls)
-    own, common = spread_by(1.0), pool_anchors(spread_by(SPREAD))
-    means = assign_anchors(order_key, common, num_paths)
-    words = trial_words(root_words(paths_key), jnp.uint32(0), num_paths)
-    design = design_of(jax.tree.map(lambda leaf: leaf[0], logs), stop)
-    data = path_data(simulate_sums(words, policy, family, means, design), common, family, family, logs.rewards[0, 0])
+    own, common = _spread_by(1.0, family, paths.logs), paths.anchors
+    data = path_data(paths.sums, common, family, family, paths.reward)
 
     def one(log: tuple[Any, Any, Anchors]) -> InvertedTests:
         log_key, sums, anchors = log
@@ -105,8 +105,14 @@ def _invert_group(
         once = jnp.ones((), jnp.int32)
         return jax.lax.map(lambda which: invert_contrast(contrast(which), chance, null, once), tuple(weighted))
 
-    keys = jax.random.split(nuisance_key, statistics.pulls.shape[0])
-    return jax.lax.map(one, (keys, statistics, own))
+    keys = jax.random.split(jax.random.split(key, 3)[2], paths.logs.pulls.shape[0])
+    return jax.lax.map(one, (keys, paths.logs, own))
+
+
+def _spread_by(spread: float, family: Any, logs: ArmStatistics) -> Anchors:
+    """The anchors of every log."""
+    place = lambda mean, pulls: place_anchors(family, mean, pulls, jnp.asarray(spread, mean.dtype))
+    return jax.vmap(place)(logs.mean, logs.pulls)
 
 
 def pool_anchors(own: Anchors) -> Anchors:

@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
 from jaxbias._core.derivatives import held, refuse_derivative
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import evaluate, is_concrete
@@ -46,6 +47,7 @@ class Options(NamedTuple):
     num_steps: int
 
 
+@public
 def mean_matching(
     key: PRNGKeyArray,
     history: History,
@@ -171,17 +173,17 @@ def _estimate(policy: BasePolicy, family: BaseFamily, keys: Any, history: Histor
     live = (history, policy, family)
     history, policy, family = held(live)
     chunks = split_logs(logs_at_once(policy, family, history, options.num_paths), (keys, history, policy, family))
-    sizes = dict(num_paths=options.num_paths, num_steps=options.num_steps)
+    sizes = dict(num_paths=options.num_paths, num_steps=options.num_steps if options.stop is not None else None)
     run = partial(_match, chunks=chunks, max_rounds=options.max_rounds, **sizes)
     found, spread = chunks.collect(run(policy, family, keys, history, options.stop))
     if isinstance(family, UnknownSigma):
         estimate = from_match_with_sigma(found, spread, family, history.num_arms, options.level)
     else:
         estimate = from_match(found, family, history.statistics, options.level)
-    return differentiable(estimate, found, keys, live, options.stop, chunks, **sizes)
+    return differentiable(estimate, found, keys, live, options.stop, chunks, options.num_paths, options.num_steps)
 
 
-@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps"))
+@partial(compiled, static=("num_paths", "max_rounds", "chunks", "num_steps"), pads=("history",))
 def _match(
     policy: BasePolicy,
     family: Any,
@@ -191,7 +193,7 @@ def _match(
     num_paths: int,
     max_rounds: int,
     chunks: LogChunks,
-    num_steps: int,
+    num_steps: int | None,
 ) -> tuple[Match, Spread | None]:
     def one(trial: tuple[Any, History]) -> tuple[Match, Spread | None]:
         key, log = trial

@@ -163,7 +163,8 @@ def _length(found: Match) -> Float[Array, ""]:
 def ends_of_range(family: BaseFamily, design: Design, observed: Array) -> tuple[Array, Array]:
     """How far the means may go: to a share of one pull, or of a smaller mean, from the ends of what the family allows."""
     low, high = family.mean_range
-    pulls = jnp.zeros(observed.shape, jnp.int32).at[design.arms].add(1).astype(observed.dtype)
+    taken = 1 if design.length is None else (jnp.arange(design.arms.shape[0]) < design.length).astype(jnp.int32)
+    pulls = jnp.zeros(observed.shape, jnp.int32).at[design.arms].add(taken).astype(observed.dtype)
     margin = EDGE / jnp.maximum(pulls, 1)
     above = jnp.where(observed > low, jnp.minimum(margin, EDGE * (observed - low)), margin)
     return low + above, high - margin

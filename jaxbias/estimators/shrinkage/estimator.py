@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxbias._core.chunks import LogChunks, as_many, only_one, split_logs
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -28,6 +29,7 @@ from jaxbias.rewards import UNKNOWN_FAMILY, BaseFamily, Exponential, Family, Unk
 NODES_AT_ONCE = 2**22  # logs x nodes x arms together
 
 
+@public
 def shrinkage(history: History, family: Family, *, level: float = 0.95) -> Estimate:
     """Each arm's posterior mean, where the means of the arms are draws from one distribution that the log determines.
 
@@ -73,7 +75,7 @@ def shrinkage(history: History, family: Family, *, level: float = 0.95) -> Estim
     return only_one(estimate) if single else estimate
 
 
-@compiled
+@partial(compiled, pads=("history",))
 def summarise_log(history: History) -> Summary:
     """What an arm's estimate is computed from."""
     statistics = history.statistics

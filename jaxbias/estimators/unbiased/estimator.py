@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import is_concrete
@@ -22,23 +23,27 @@ from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.unbiased.averaging import Chain
 from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
+from jaxbias.estimators.unbiased.lengths import by_length, check_lengths
+from jaxbias.estimators.unbiased.openings import check_opening, opening_pulls, opening_steps
 from jaxbias.estimators.unbiased.orders import Question, Setup
 from jaxbias.estimators.unbiased.own_draws import run_drawn_chains
 from jaxbias.estimators.unbiased.results import Averages, from_chains, to_estimate
-from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards, check_whole
+from jaxbias.history import History, check_not_delayed, check_order, check_unit_rewards
 from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, Policy, check_policy
 from jaxbias.rewards import BaseFamily, Family, Normal
 from jaxbias.stopping import StoppingRule, check_stop
 
+CHAINS, LONG_CHAINS = 8, 4  # those with draws in their state mix slowly, and cost as much for each round of each chain
 MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
 MOST_COSTLY_ROUNDS = 4 * MOST_ROUNDS  # a round of a costly policy evaluates every choice three times, another's twelve
-OWN_DRAWS = 80_000_000  # steps x arms x chains x rounds of the chains that have draws: most of a minute on one core
+OWN_DRAWS = 60_000_000  # steps x arms x chains x rounds of the chains that have draws: most of a minute on one core
 INTEGRALS = 50_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
 
+@public
 def unbiased(
     key: PRNGKeyArray,
     history: History,
@@ -46,7 +51,7 @@ def unbiased(
     family: Family | None = None,
     *,
     level: float = 0.95,
-    num_chains: int = 8,
+    num_chains: int | None = None,
     num_rounds: int | None = None,
     stop: StoppingRule | None = None,
 ) -> Estimate:
@@ -59,8 +64,9 @@ def unbiased(
 
     Arguments:
         key: a `jax.random.key`.
-        history: one trial or many, of one length. The first pull of each arm must have been forced, before the policy's first
-            choice; several such pulls of an arm are averaged. Batches of independent choices are allowed, batches of shares not.
+        history: one trial or many; where a rule stopped them, each length is compiled for. The first pull of each arm must have
+            been forced, before the policy's first choice; several such pulls of an arm are averaged. Batches of independent
+            choices are allowed, batches of shares not.
         policy: how the arms were chosen; exactly, as an order that it would not have answered with these pulls counts for
             nothing.
         family: what the rewards are, where known. The estimate does not depend on it but for a `Normal` with its sigma, where
@@ -69,9 +75,10 @@ def unbiased(
             estimate, no standard error and no interval (status `PULLED_ONCE`). `Normal(sigma=None)` shares a sigma over the arms
             and gives it both.
         level: of the intervals.
-        num_chains, num_rounds: of the Markov chains, where they are needed; by default the rounds that take less than a minute
-            for a log of 1,000 steps and 10 arms.
-        stop: the rule that ended the experiment, or could have.
+        num_chains, num_rounds: of the Markov chains, where they are needed; by default 8, or 4 longer ones under Thompson
+            sampling, with the rounds that take less than a minute for a log of 1,000 steps and 10 arms.
+        stop: the rule that ended the experiment, or could have. The estimate is then also given the number of steps, and an order
+            that the rule would have stopped earlier counts for nothing.
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number. Diagnostics: `orders`, how many were enumerated, 0 with
@@ -87,62 +94,44 @@ def unbiased(
     (True, True)
     """
     checked, completed = check_log(history, family, level)
-    check_whole(checked, "unbiased")
+    check_lengths(checked, stop)
     check_order(checked, "unbiased")
     check_not_delayed(checked, "unbiased")
     own_policy = check_policy(policy, history.num_arms)
     check_unit_rewards(checked, own_policy)
     check_stop(stop, history.num_arms)
+    num_chains = (LONG_CHAINS if _has_draws(own_policy, history.num_arms) else CHAINS) if num_chains is None else num_chains
     num_rounds = _default_rounds(own_policy, checked, num_chains) if num_rounds is None else num_rounds
     if num_rounds < FEWEST_ROUNDS:
         raise ArgumentError("num_rounds", num_rounds, f"{FEWEST_ROUNDS} or more")
     if num_chains < 2:
         raise ArgumentError("num_chains", num_chains, "2 or more")
-    _check_opening(checked)
+    check_opening(checked)
     single = checked.arms.ndim == 1
     logs = as_many(checked) if single else checked
-    averages = _averages(log_keys(key, logs.arms.shape[0]), logs, own_policy, completed, stop, num_chains, num_rounds)
-    estimate = to_estimate(averages, logs, completed, _opening_pulls(logs), level)
+
+    def ask(keys: Any, logs: History) -> Estimate:
+        averages = _averages(keys, logs, own_policy, completed, stop, num_chains, num_rounds)
+        return to_estimate(averages, logs, completed, opening_pulls(logs), level)
+
+    keys = log_keys(key, logs.arms.shape[0])
+    estimate = ask(keys, logs) if logs.lengths is None else by_length(ask, keys, logs)
     return only_one(estimate) if single else estimate
 
 
 def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
     """Fewer for a policy whose probabilities are integrals: as many evaluations as take a minute."""
     cost = policy.log_prob_cost(history.num_arms)
-    if cost > 1 and policy.has_own_draw:
-        return int(np.clip(OWN_DRAWS // (num_chains * history.num_steps * history.num_arms), FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
+    if _has_draws(policy, history.num_arms):
+        rounds = OWN_DRAWS // (num_chains * history.num_steps * history.num_arms)
+        return int(np.clip(rounds, FEWEST_ROUNDS, 2 * MOST_COSTLY_ROUNDS))  # as its chains are half as many
     each = int(num_chains * history.num_steps * cost * COSTLY.evaluations)
     return MOST_ROUNDS if cost <= 1 else int(np.clip(INTEGRALS // each, FEWEST_ROUNDS, MOST_COSTLY_ROUNDS))
 
 
-def _check_opening(history: History) -> None:
-    """Refuses a log in which an arm's first pull was not forced before the policy's first choice."""
-    if history.batch_sizes is not None and history.allocation == "shares":
-        allowed = "'independent' for unbiased, as the choices of a batch of shares depend on each other"
-        raise ArgumentError("history.allocation", "shares", allowed)
-    if not is_concrete((history.arms, history.forced)):
-        return
-    arms, forced = np.atleast_2d(history.arms), np.atleast_2d(history.forced_steps)
-    opening = np.cumsum(~forced, axis=1) == 0
-    for trial in range(len(arms)):
-        late = set(arms[trial].tolist()) - set(arms[trial][opening[trial]].tolist())
-        if late:
-            where = "" if np.ndim(history.arms) == 1 else f" in trial {trial}"
-            problem = f"has no forced first pull of arm {min(late)}{where}: the policy chose before it, which biases the reward"
-            allowed = "a log that begins with a forced pull of each arm"
-            raise ArgumentError("history", history, allowed, problem=problem, remedy="use mean_matching or bias_corrected")
-
-
-@compiled
-def _opening_pulls(history: History) -> Float[Array, "trials arms"]:
-    """How many forced pulls each arm had before the policy's first choice."""
-    return jnp.sum(_opening_steps(history.arms, history.forced, history.num_arms, history.rewards.dtype), axis=-2)
-
-
-def _opening_steps(arms: Array, forced: Array, num_arms: int, dtype: Any) -> Float[Array, "*trials steps arms"]:
-    """1 where a step of the opening pulls the arm."""
-    opening = jnp.cumsum(~forced, axis=-1) == 0
-    return jnp.where(opening[..., None], jax.nn.one_hot(arms, num_arms, dtype=dtype), 0)
+def _has_draws(policy: BasePolicy, num_arms: int) -> bool:
+    """Whether the chains have the draws of the policy in their state."""
+    return policy.log_prob_cost(num_arms) > 1 and policy.has_own_draw
 
 
 class Parts(NamedTuple):
@@ -224,7 +213,7 @@ def _run(
 def _ask(log: History, sigma: Array | None) -> Question:
     """One log as the chains want it."""
     seen, steps = log.seen_steps and log.seen_steps.number, np.arange(log.num_steps)
-    opening = _opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
+    opening = opening_steps(log.arms, log.forced, log.num_arms, log.rewards.dtype)
     return Question(
         pulls=log.statistics.pulls,
         total=log.statistics.total,
@@ -245,14 +234,14 @@ def _movable(logs: History) -> Bool[Array, "trials arms"]:
     own = logs.arms[..., None] == jnp.arange(logs.num_arms, dtype=logs.arms.dtype)[None, None]
     rewards = logs.rewards[..., None]
     differ = jnp.max(jnp.where(own, rewards, -jnp.inf), axis=1) > jnp.min(jnp.where(own, rewards, jnp.inf), axis=1)
-    return differ & (logs.statistics.pulls > _opening_pulls(logs).astype(jnp.int32))
+    return differ & (logs.statistics.pulls > opening_pulls(logs).astype(jnp.int32))
 
 
 def _moves(policy: Any, logs: History) -> Moves | None:
     """Which moves the chains have: those of a policy with noise, unless a log shows that it has none; None for chains that have
     the draws too."""
     if policy.log_prob_cost(logs.num_arms) > 1:
-        return None if policy.has_own_draw else COSTLY
+        return None if _has_draws(policy, logs.num_arms) else COSTLY
     if not is_concrete((policy, logs)):
         return WITH_NOISE
     first = jax.tree.map(lambda leaf: leaf[0], logs)

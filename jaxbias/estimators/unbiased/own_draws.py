@@ -5,7 +5,7 @@ a product: the others are below it. So a chain over orders and draws together ne
 distribution. The draws of the log itself are not known: they start from their distribution given the log's arms, on a fine grid.
 
 Each round has exchanges (`exchanges.py`), of the whole log and of its first steps alone, which cost less and decide what the
-openings are; reordered rewards, where only their sums are given; and new draws.
+openings are; reordered rewards, where only their sums are given; new draws; and relocations (`relocations.py`).
 """
 
 import math
@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from jaxbias.estimators.unbiased.averaging import Chain, average_rounds
 from jaxbias.estimators.unbiased.exchanges import partners_of, windows_of
 from jaxbias.estimators.unbiased.orders import IMPOSSIBLE, Question, Setup, statistics_around, steps_of_arms
+from jaxbias.estimators.unbiased.relocations import relocation
 from jaxbias.estimators.unbiased.reordering import cut, reorder
 from jaxbias.likelihood import statistics_before
 
@@ -34,12 +35,13 @@ class Part(NamedTuple):
     exchanges: int
     reorderings: int
     renewals: int
+    relocations: int
 
 
 PARTS = (
-    Part(1, 6, 2, 1),
-    Part(4, 20, 4, 3),
-    Part(16, 40, 8, 6),
+    Part(1, 4, 2, 1, 8),
+    Part(4, 16, 4, 3, 0),
+    Part(16, 40, 8, 6, 0),
 )  # at T = 1,000 and K = 10 each takes about as long as the others
 
 
@@ -102,6 +104,7 @@ def _move(setup: Setup, question: Question, key: PRNGKeyArray, state: Drawn) -> 
             (_exchange, part.exchanges),
             (_reorder, part.reorderings if question.sigma is not None else 0),
             (_renew, part.renewals),
+            (_relocate, part.relocations),
         )
         for kind, (move, count) in enumerate(kinds):
             if count == 0:
@@ -153,6 +156,16 @@ def _renew(key: PRNGKeyArray, setup: Setup, question: Question, state: Drawn) ->
     draws = kept * state.draws + jnp.sqrt(1 - jnp.square(kept)) * jax.random.normal(new, state.draws.shape, state.draws.dtype)
     steps = jnp.arange(state.arms.shape[0])
     return _accept(accept, steps, _read(setup, question, state.arms, state.rewards, draws), state)
+
+
+def _relocate(key: PRNGKeyArray, setup: Setup, question: Question, state: Drawn) -> tuple[Drawn, Array]:
+    """One pull of one arm at another time, with another first reward (`relocations.py`)."""
+    propose, accept = jax.random.split(key)
+    arms, rewards, draws, gain, possible = relocation(propose, setup, question, state)
+    proposed = _read(setup, question, arms, rewards, draws)
+    ratio = jnp.sum(proposed.log_prob - state.log_prob) + gain
+    accepted = possible & (jnp.log(jax.random.uniform(accept, (), ratio.dtype)) < ratio)
+    return jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, state), accepted.astype(ratio.dtype)
 
 
 def _accept(key: PRNGKeyArray, window: Int[Array, " steps"], proposed: Drawn, state: Drawn) -> tuple[Drawn, Array]:

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.checks import check_log
@@ -15,11 +16,12 @@ from jaxbias.estimators.estimate import Estimate, Status, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.weighting.propensities import all_probabilities
 from jaxbias.history import History, by_trial, check_order, check_squares, check_whole
-from jaxbias.likelihood import statistics_seen
+from jaxbias.likelihood import Replayed, statistics_seen
 from jaxbias.policies import Policy
 from jaxbias.rewards import UNKNOWN_FAMILY, Bernoulli, Family
 
 SCHEMES = ("constant", "two_point")
+FAR = 10  # ranges of the rewards of a log: further out no mean can be believed
 
 
 class WeightedScores(NamedTuple):
@@ -34,6 +36,7 @@ class WeightedScores(NamedTuple):
     smallest_probability: Float[Array, "*trials arms"]
 
 
+@public
 def adaptive_weighting(
     history: History,
     policy: Policy | None = None,
@@ -74,7 +77,7 @@ def adaptive_weighting(
 
     Returns:
         An `Estimate`; an arm that was chosen fewer than two times is not `converged`, nor one whose mean is outside the range of
-        the family or, without one, beyond all rewards of the log. Diagnostics by arm: `pulls`,
+        the family or, without one, far beyond the rewards of the log. Diagnostics by arm: `pulls`,
         `free_pulls`, those not forced, `effective_sample_size`, (sum of h)^2 / sum of h^2, `largest_share`, of one step in the
         variance, and `smallest_probability`.
 
@@ -96,23 +99,34 @@ def adaptive_weighting(
     if scheme == "two_point":
         check_order(checked, "adaptive_weighting with scheme='two_point'")
     probabilities = all_probabilities(checked, policy, propensities, "adaptive_weighting")
-    found = _weigh(checked, probabilities, float(floor_decay), scheme=scheme)
+    asked: Any = dict(scheme=scheme, level=level, has_family=completed is not UNKNOWN_FAMILY)
+    return _estimate(Replayed(checked, probabilities), completed, float(floor_decay), **asked)
+
+
+@partial(compiled, static=("scheme", "level", "has_family"), pads=("log",))
+def _estimate(log: Replayed, family: Any, floor_decay: Any, scheme: str, level: float, has_family: bool) -> Estimate:
+    found = _weigh(log, floor_decay, scheme)
     few = found.free_pulls < 2
     status = status_by_pulls(found.pulls, found.mean, found.stderr)
     status = jnp.where(few & (found.pulls > 0), jnp.int32(Status.TOO_FEW_PULLS), status)
-    if completed is UNKNOWN_FAMILY:  # no family, no range: a mean beyond every reward of the log is one weight's doing
-        status = jnp.where(_beyond(found.mean, checked.rewards), jnp.int32(Status.OUT_OF_RANGE), status)
+    if not has_family:  # no range is known: far beyond the rewards of the log, a mean is one weight's doing
+        status = jnp.where(_beyond(found.mean, log.history), jnp.int32(Status.OUT_OF_RANGE), status)
     diagnostics = {name: value for name, value in found._asdict().items() if name not in ("mean", "stderr")}
-    return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
+    return clip_to_family(wald("adaptive_weighting", found.mean, found.stderr, level, status, diagnostics), family)
 
 
-def _beyond(mean: Float[Array, "*trials arms"], rewards: Float[Array, "*trials steps"]) -> Bool[Array, "*trials arms"]:
-    """Whether a mean is below all rewards of its log, or above all."""
-    return (mean < jnp.min(rewards, axis=-1, keepdims=True)) | (mean > jnp.max(rewards, axis=-1, keepdims=True))
+def _beyond(mean: Float[Array, "*trials arms"], history: History) -> Bool[Array, "*trials arms"]:
+    """Whether a mean is outside the rewards of its log by ten times their range; at all, where they are 0 and 1."""
+    rewards, beyond = history.rewards, history.beyond_end
+    if beyond is not None:
+        rewards = jnp.where(beyond, rewards[..., :1], rewards)
+    low, high = jnp.min(rewards, axis=-1, keepdims=True), jnp.max(rewards, axis=-1, keepdims=True)
+    binary = jnp.all((rewards == 0) | (rewards == 1), axis=-1, keepdims=True)
+    slack = jnp.where(binary, 0, FAR * (high - low))
+    return (mean < low - slack) | (mean > high + slack)
 
 
-@partial(compiled, static=("scheme",))
-def _weigh(history: History, probabilities: Float[Array, "*trials steps arms"], floor_decay: Any, scheme: str) -> WeightedScores:
+def _weigh(log: Replayed, floor_decay: Any, scheme: str) -> WeightedScores:
     def one(trial: History, chances: Float[Array, "steps arms"]) -> WeightedScores:
         free = ~trial.forced_steps[:, None]
         chances = jnp.where(free, chances, 1)
@@ -121,7 +135,7 @@ def _weigh(history: History, probabilities: Float[Array, "*trials steps arms"], 
         weights = jnp.where(shares > 0, jnp.sqrt(jnp.where(shares > 0, shares, 1)), 0)  # the root of 0 has no derivative
         return _average(trial, chances, weights, free)
 
-    return by_trial(one, history, probabilities)
+    return by_trial(one, *log)
 
 
 def _rates(
@@ -150,6 +164,7 @@ def _average(
     history: History, chances: Float[Array, "steps arms"], weights: Float[Array, "steps arms"], free: Bool[Array, "steps 1"]
 ) -> WeightedScores:
     chosen = history.arms[:, None] == jnp.arange(history.num_arms, dtype=history.arms.dtype)[None]
+    chosen = chosen if history.beyond_end is None else chosen & ~history.beyond_end[:, None]
     before = statistics_seen(history).mean  # so that the order inside a batch does not matter
     correction = (history.rewards[:, None] - before) / jnp.where(chosen, chances, 1)
     score = before + jnp.where(chosen, correction, 0)

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxbias._core.errors import ArgumentError, refuse_first
-from jaxbias._core.settings import as_float, is_concrete
+from jaxbias._core.settings import as_array, as_float, evaluate, is_concrete
 from jaxbias.history import History
 from jaxbias.likelihood import is_random, replayed_log_probs
 from jaxbias.policies import Policy, check_policy
@@ -26,7 +26,7 @@ def chosen_probabilities(
         chosen = at_chosen(history, replayed_probabilities(history, policy, method))
     else:
         chosen = _given_of_chosen(history, propensities)
-    chosen = jnp.where(history.forced_steps, 1, chosen)
+    chosen = _or_forced(history, chosen)
     if is_concrete((chosen, history.forced_steps)):
         if policy is None:
             _check_chosen(history, chosen, method)
@@ -46,8 +46,15 @@ def all_probabilities(
     if is_concrete((probabilities, history.forced_steps)):
         if policy is None:
             _check_distribution(probabilities, history)
-        check_possible(history, jnp.where(history.forced_steps, 1, at_chosen(history, probabilities)))
+        check_possible(history, _or_forced(history, at_chosen(history, probabilities)))
     return probabilities
+
+
+def _or_forced(history: History, chosen: Float[Array, "*trials steps"]) -> Float[Array, "*trials steps"]:
+    """The probability of the pulled arm; 1 where it was forced."""
+    if is_concrete((chosen, history.forced_steps)):
+        return evaluate(as_array, np.where(history.forced_steps, np.asarray(1, chosen.dtype), chosen))
+    return jnp.where(history.forced_steps, 1, chosen)
 
 
 def check_source(policy: Policy | None, propensities: ArrayLike | None) -> None:
@@ -67,11 +74,16 @@ def replayed_probabilities(history: History, policy: Policy, method: str) -> Flo
         if free.any() and not is_random(np.asarray(log_probs)[free]):
             allowed = f"one with random choices (tau > 0) for {method}, as {ALIKE}; mean_matching does not need them"
             raise ArgumentError("policy", policy, allowed, problem=f"is {policy}, whose choices are not random")
+    if is_concrete(log_probs):
+        return evaluate(as_array, np.exp(np.asarray(log_probs)).astype(history.rewards.dtype))
     return jnp.exp(log_probs).astype(history.rewards.dtype)
 
 
 def at_chosen(history: History, values: Float[Array, "*trials steps arms"]) -> Float[Array, "*trials steps"]:
     """At every step the value of the arm that was pulled."""
+    if is_concrete((values, history.arms)):
+        chosen = np.take_along_axis(np.asarray(values), np.asarray(history.arms)[..., None], axis=-1)
+        return evaluate(as_array, chosen[..., 0])
     return jnp.take_along_axis(values, history.arms[..., None], axis=-1)[..., 0]
 
 
@@ -89,7 +101,7 @@ def _given_of_chosen(history: History, propensities: Any) -> Array:
     if is_concrete((probabilities, history.forced_steps)):
         _check_distribution(probabilities, history)
         chosen = at_chosen(history, probabilities)
-        check_possible(history, jnp.where(history.forced_steps, 1, chosen))
+        check_possible(history, _or_forced(history, chosen))
     return at_chosen(history, probabilities)
 
 

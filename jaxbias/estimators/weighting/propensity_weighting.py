@@ -1,20 +1,23 @@
 """Propensity weighting: each reward counts with one over the probability with which its arm was chosen."""
 
-import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import safe_sqrt
+from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
+from jaxbias._core.settings import as_array, evaluate, is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.estimate import Estimate, status_by_pulls
 from jaxbias.estimators.intervals import clip_to_family, wald
 from jaxbias.estimators.weighting.propensities import chosen_probabilities
 from jaxbias.history import History, check_squares, check_whole, count
+from jaxbias.likelihood import Replayed
 from jaxbias.policies import Policy
 from jaxbias.rewards import Bernoulli, Family
 
@@ -31,6 +34,7 @@ class WeightedRewards(NamedTuple):
     largest_weight: Float[Array, "*trials arms"]
 
 
+@public
 def propensity_weighting(
     history: History,
     policy: Policy | None = None,
@@ -75,18 +79,27 @@ def propensity_weighting(
     if not isinstance(completed, Bernoulli):
         check_squares(checked, "propensity_weighting")
     chosen = chosen_probabilities(checked, policy, propensities, "propensity_weighting")
-    found = _weigh(checked, chosen, normalised=bool(normalised))
+    of_chosen = evaluate(as_array, np.asarray(chosen)[..., None]) if is_concrete(chosen) else chosen[..., None]
+    return _estimate(Replayed(checked, of_chosen), completed, normalised=bool(normalised), level=level)
+
+
+@partial(compiled, static=("normalised", "level"), pads=("log",))
+def _estimate(log: Replayed, family: Any, normalised: bool, level: float) -> Estimate:
+    found = _weigh(log, normalised)
     diagnostics = {name: getattr(found, name) for name in ("pulls", "effective_sample_size", "largest_weight")}
     status = status_by_pulls(found.pulls, found.mean, found.stderr, fewest=2)
-    return clip_to_family(wald("propensity_weighting", found.mean, found.stderr, level, status, diagnostics), completed)
+    return clip_to_family(wald("propensity_weighting", found.mean, found.stderr, level, status, diagnostics), family)
 
 
-@partial(compiled, static=("normalised",))
-def _weigh(history: History, probabilities: Float[Array, "*trials steps"], normalised: bool) -> WeightedRewards:
-    weights, rewards, steps = 1 / probabilities, history.rewards, history.num_steps
+def _weigh(log: Replayed, normalised: bool) -> WeightedRewards:
+    history, probabilities, beyond = log.history, log.values[..., 0], log.history.beyond_end
+    weights, rewards = 1 / probabilities, history.rewards
+    if beyond is not None:
+        weights = jnp.where(beyond, 0, weights)
+    steps = jnp.asarray(history.num_steps if history.lengths is None else history.lengths, rewards.dtype)
 
     def by_arm(values: Float[Array, "*trials steps"]) -> Float[Array, "*trials arms"]:
-        return count(history.arms, values, history.num_arms).total
+        return count(history.arms, values, history.num_arms, history.lengths).total
 
     pulls, total, squares = history.statistics.pulls, by_arm(weights), by_arm(jnp.square(weights))
     if normalised:
@@ -97,8 +110,8 @@ def _weigh(history: History, probabilities: Float[Array, "*trials steps"], norma
         mean = by_arm(weights * rewards) / steps
         residual = weights * rewards - jnp.take_along_axis(mean, history.arms, axis=-1)
         # The terms of the steps at which another arm was pulled are zero.
-        spread = by_arm(jnp.square(residual)) + (steps - pulls).astype(mean.dtype) * jnp.square(mean)
-        stderr = safe_sqrt(spread / (steps * max(steps - 1, 1))) if steps > 1 else jnp.full_like(mean, math.nan)
+        spread = by_arm(jnp.square(residual)) + (steps - pulls.astype(mean.dtype)) * jnp.square(mean)
+        stderr = jnp.where(steps > 1, safe_sqrt(spread / (steps * jnp.maximum(steps - 1, 1))), jnp.nan)
     largest = jnp.vectorize(lambda arms, values: jnp.zeros(history.num_arms, values.dtype).at[arms].max(values), signature=BY_ARM)
     return WeightedRewards(
         pulls=pulls,

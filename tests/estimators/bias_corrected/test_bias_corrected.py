@@ -75,39 +75,6 @@ def test_a_function_of_steps_is_the_built_in_one_of_sums(normal_logs):
     np.testing.assert_allclose(found.mean, by_steps.mean, atol=1e-4)
 
 
-def test_in_proportion_to_the_noise_and_with_evidence():
-    """An arm goes the less of the way from its sample mean the more pulls it has, and only if shrinkage moves it by about a
-    standard error: of its sample mean, from 0.75 to 1.25."""
-    arms = np.tile([0, 1, 2, 0, 1, 2, 0, 1, *[0] * 7], (2, 1))
-    rewards = np.where(arms == 2, [[-0.4], [-1.0]], np.where(arms == 1, 0.7, 0.9))
-    logs = jb.History(arms=jnp.asarray(arms, jnp.int32), rewards=jnp.asarray(rewards, jnp.float32), num_arms=3)
-    given = (KEY, logs, jb.Greedy(), jb.Normal())
-    whole, part = (jb.bias_corrected(*given, num_paths=512, proportional=asked, interval="delta") for asked in (False, True))
-    sample_mean, pulls = (np.asarray(values) for values in (logs.statistics.mean, logs.statistics.pulls))
-    shrunken = np.asarray(whole.diagnostics["estimate"])
-    evidence = np.clip((np.abs(shrunken - sample_mean) * np.sqrt(pulls) - 0.75) / 0.5, 0, 1)
-    assert np.all((evidence > 0) == [False, False, True])
-    simulate = lambda mean: jb.simulate(KEY, jb.Greedy(), jb.Normal(), mean, num_steps=15, num_trials=4000, progress=False)
-    usual = np.stack([np.mean(1 / np.asarray(simulate(mean).statistics.pulls), axis=0) for mean in shrunken])
-    ratio = np.minimum(1 / (pulls * usual), 1)
-    assert np.all(ratio < 0.9)
-    moved = np.asarray(part.mean) - sample_mean
-    np.testing.assert_allclose(moved, ratio**2 * evidence * (np.asarray(whole.mean) - sample_mean), atol=0.03)
-    np.testing.assert_array_equal(moved[evidence == 0], 0)
-
-
-def test_in_proportion_needs_a_variance(normal_logs):
-    class Own:
-        def sample(self, key, mean):
-            return mean + jax.random.normal(key)
-
-        def log_prob(self, reward, mean):
-            return -jnp.square(reward - mean) / 2
-
-    with pytest.raises(jb.ArgumentError, match="proportional"):
-        jb.bias_corrected(KEY, normal_logs, jb.Greedy(), Own(), plain_means, num_paths=512, proportional=True)
-
-
 def test_a_batch_is_its_logs_and_keys(normal_logs):
     """Log i has the key folded with i."""
     both = jb.bias_corrected(KEY, normal_logs, jb.Greedy(), jb.Normal(), jb.sample_mean, num_paths=512)

@@ -13,11 +13,13 @@ from scipy.stats import qmc
 
 import jaxbias as jb
 from jaxbias._core.jit import compiled
+from jaxbias.estimators.conditional_mle import gaussian_paths
 from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
 from jaxbias.estimators.conditional_mle.newton import newton
 from jaxbias.estimators.conditional_mle.record import record_of
 from jaxbias.estimators.conditional_mle.weighted_samples import expected_total, moments_at
-from jaxbias.likelihood import selection_log_probs
+from jaxbias.likelihood import Choices, selection_log_probs
+from jaxbias.policies import ArmStatistics
 
 NOISY = {"greedy": jb.Greedy(tau=1.0), "epsilon-greedy": jb.EpsilonGreedy(tau=1.0), "lil-ucb": jb.LilUCB(tau=1.0)}
 LOGS = {2: [0, 1, 0, 0, 1, 0], 3: [0, 1, 2, 1, 1]}
@@ -166,3 +168,16 @@ def test_the_log_normaliser_where_the_search_ends(name, one_of):
     assert np.abs(found.move).max() > 0.1
     expected, _, _ = brute_force(policy, arms, forced, np.asarray(found.mean, np.float64), sigma)
     np.testing.assert_allclose(found.log_normaliser, expected, atol=0.02)  # of which the weights make some 0.005
+
+
+def test_many_arms_of_thompson_go_in_groups_of_paths():
+    """Beyond a few arms the integrals of some paths at a time: the same as of each path on its own."""
+    draws, arms = np.random.default_rng(0), 16
+    pulls = jnp.asarray(draws.integers(1, 9, arms), jnp.int32)
+    total = jnp.asarray(draws.normal(size=(arms, 100)), jnp.float32)
+    choices = Choices(arm=jnp.asarray(3), number=jnp.asarray(1))
+    found = jax.jit(lambda total: gaussian_paths._over_paths(jb.Thompson(), choices, pulls, total))(total)
+    every = jax.vmap(lambda total: jb.Thompson().log_probs(ArmStatistics(pulls, total))[3], in_axes=1)
+    np.testing.assert_allclose(found, jax.jit(every)(total), atol=1e-4)
+    none = gaussian_paths._over_paths(jb.Thompson(), choices._replace(number=jnp.asarray(0)), pulls, total)
+    assert not none.any()

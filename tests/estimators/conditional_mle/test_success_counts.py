@@ -24,7 +24,7 @@ RANDOM = {
     "lil-ucb-noisy": jb.LilUCB(tau=1.0),
     "ucb1-noisy": jb.UCB1(tau=1.0),
     "thompson": jb.Thompson(),
-    "play-the-winner": jb.PlayTheWinner(),
+    "play-the-winner": jb.policies.PlayTheWinner(),
     "uniform": jb.Uniform(),
 }
 ARMS = {2: [0, 1, 1, 0, 1, 1, 0, 0], 3: [0, 1, 2, 1, 1, 2, 0, 1]}

@@ -11,6 +11,7 @@ from scipy import stats
 import jaxbias as jb
 from jaxbias.estimators.contrasts.adjusting import holm
 from jaxbias.estimators.contrasts.best import may_be_best
+from jaxbias.estimators.inversion.question import ask, invert, weigh
 
 KEY = jax.random.key(3)
 PULLS = np.array([12, 16, 20, 24])
@@ -152,6 +153,20 @@ def test_an_arm_never_pulled_is_not_a_number():
     assert found.status.tolist() == [0, 0, jb.Status.NEVER_PULLED]
     assert np.isnan(found.p_value[2])
     assert np.isfinite(found.p_adjusted[1])
+    against = jb.contrasts(KEY, history, jb.Greedy(), FAMILY, control=2, num_paths=256)
+    assert against.status.tolist() == [jb.Status.NEVER_PULLED, jb.Status.NEVER_PULLED, 0]
+    assert np.isnan(against.p_value).all()
+
+
+def test_p_values_alone_are_those_with_intervals():
+    """What benchmarks/contrasts.py measures is what `contrasts` gives."""
+    history = jb.simulate(KEY, jb.LilUCB(), FAMILY, [1.0, 0.75, 0.5], num_steps=30, num_trials=3)
+    given = (history, jb.LilUCB(), FAMILY)
+    whole = jb.contrasts(KEY, *given, num_paths=256, max_rounds=1, adjust="none")
+    question = ask(*given, 256, None, None)
+    alone = invert(KEY, question, weigh([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]], history), None, 0.0, max_rounds=1)
+    np.testing.assert_allclose(alone.null_tails[..., 0], whole.p_less[:, 1:], rtol=1e-4)
+    assert np.isnan(alone.lower).all()
 
 
 @pytest.mark.slow

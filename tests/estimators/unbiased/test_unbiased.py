@@ -64,6 +64,47 @@ def test_the_expectation_over_all_logs_is_the_means_for_every_policy(name, mean)
         np.testing.assert_allclose(expectation(POLICIES[name], mean, 8), mean, rtol=0, atol=1e-10)
 
 
+def every_log(policy, mean, num_steps, rule):
+    """All logs of Bernoulli rewards that a rule may stop: arms, rewards and length of each, and its probability."""
+    found, open_logs = [], [((), (), 1.0)]
+    while open_logs:
+        arms, rewards, probability = open_logs.pop()
+        done, num_arms = len(arms), len(mean)
+        pulls = np.bincount(arms, minlength=num_arms) if arms else np.zeros(num_arms, int)
+        total = np.bincount(arms, rewards, num_arms) if arms else np.zeros(num_arms)
+        statistics = jb.policies.ArmStatistics(pulls=jnp.asarray(pulls), total=jnp.asarray(total))
+        if done == num_steps or (done >= num_arms and bool(rule(statistics))):
+            found.append((arms, rewards, probability))
+            continue
+        chances = np.eye(num_arms)[done] if done < num_arms else np.exp(np.asarray(policy.log_probs(statistics), np.float64))
+        for arm in np.flatnonzero(chances > 0).tolist():
+            for reward, chance in ((1.0, mean[arm]), (0.0, 1 - mean[arm])):
+                open_logs.append(((*arms, arm), (*rewards, reward), probability * chances[arm] * chance))
+    return found
+
+
+@pytest.mark.parametrize("policy", [jb.Greedy(), jb.EpsilonGreedy(0.3)], ids=["greedy", "epsilon-greedy"])
+def test_the_expectation_over_all_logs_that_a_rule_may_stop_is_the_means(policy):
+    """Sequence by sequence, without the library's simulation or enumeration; logs of three lengths in one batch."""
+    mean, rule = (0.7, 0.4), jb.StopAtDifference(threshold=0.6, first=3)
+    with jax.enable_x64(True):
+        logs = every_log(policy, mean, 5, rule)
+        lengths = np.array([len(arms) for arms, _, _ in logs])
+        assert set(lengths) == {3, 4, 5}
+        pad = lambda values: np.array([[*one, *[0] * (5 - len(one))] for one in values])
+        arms, rewards, probability = (list(column) for column in zip(*logs, strict=True))
+        columns = dict(arms=jnp.asarray(pad(arms), jnp.int32), rewards=jnp.asarray(pad(rewards), float))
+        history = jb.History(**columns, num_arms=2, lengths=jnp.asarray(lengths))
+        estimate = jb.unbiased(KEY, history, policy, jb.Bernoulli(), stop=rule)
+        np.testing.assert_allclose(np.sum(probability), 1, atol=1e-12)
+        np.testing.assert_allclose(np.array(probability) @ np.asarray(estimate.mean), mean, rtol=0, atol=1e-10)
+        stopped = int(np.argmin(lengths))  # each in its own place
+        alone = jb.unbiased(KEY, history.trial(stopped), policy, jb.Bernoulli(), stop=rule)
+        np.testing.assert_allclose(estimate.mean[stopped], alone.mean, atol=1e-12)
+        with pytest.raises(jb.ArgumentError, match="stop is None"):
+            jb.unbiased(KEY, history, policy, jb.Bernoulli())
+
+
 def test_orders():
     """Two arms forced first; then two pulls of arm 0 and one of arm 1 in three orders, times those of the rewards."""
     arms, rewards = np.array([0, 1, 0, 0, 1]), np.array([1.0, 0.0, 1.0, 0.0, 1.0])

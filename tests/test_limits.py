@@ -1,0 +1,77 @@
+"""What grows without bound has a limit that someone chose, and a message that names it."""
+
+import gzip
+
+import jax
+import numpy as np
+import pytest
+
+import jaxbias as jb
+from jaxbias.analysis.limits import path_cost
+from jaxbias.cli import main
+from jaxbias.policies import BetaExplorationSampling, BetaThompson
+
+BINARY = jb.History(arms=np.array([0, 1] * 6), rewards=np.array([0.0, 1.0, 1.0, 0.0] * 3), num_arms=2)
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "arm,reward\n" + "".join(f"{arm},{reward:g}\n" for arm, reward in zip(BINARY.arms, BINARY.rewards, strict=True))
+    )
+    return str(path)
+
+
+def test_a_hundred_thousand_arms(tmp_path, capsys):
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\n" + "".join(f"a{number},{number % 2}\n" for number in range(100_000)))
+    assert main(["debias", str(path), "--quiet"]) == 2
+    assert capsys.readouterr().err == "jaxbias: the number of arms is 100000; it must be a whole number from 1 to 65536\n"
+
+
+def test_a_gzip_file_that_unpacks_to_one_long_field(tmp_path, capsys):
+    """2 MB that unpacked to 2 GB took 12.6 GB; here a hundredth of it is enough to be refused."""
+    path = tmp_path / "log.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"arm,reward\n")
+        for _ in range(20):
+            file.write(b"a" * 2**20)
+    assert main(["debias", str(path), "--quiet"]) == 2
+    assert "has more than 16 million characters in line 2; it must be a CSV" in capsys.readouterr().err
+
+
+def test_rows_of_any_number_are_no_long_line(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\n" + "a,1\nb,0\n" * 300_000)
+    assert jb.read_log(path).history.num_steps == 600_000
+
+
+def test_priors_that_need_too_many_nodes():
+    with pytest.raises(
+        jb.ArgumentError, match=r"^policy.prior_success is 100000.0; it must be at most 40,965 with prior_failure"
+    ):
+        BetaThompson(prior_success=1e5).table_nodes(12)
+    assert BetaThompson(prior_success=1e4).table_nodes(12) < 2048
+
+
+@pytest.mark.parametrize("value", ["1e300", "5e-324"])
+def test_priors_at_the_ends_of_floating_point(value, log, capsys):
+    assert main(["debias", log, "--policy", "beta-thompson", "--prior-success", value, "--quiet"]) == 2
+    assert "it must be 0, or from 6e-76 to 2e+75 in size, in float64" in capsys.readouterr().err
+
+
+def test_a_billion_steps(log, capsys):
+    words = ["--policy", "greedy", "--stop-difference", "2", "--max-steps", "1000000000", "--quiet"]
+    assert main(["debias", log, *words]) == 2
+    assert "--max-steps is 1000000000; it must be at most 1,048,576" in capsys.readouterr().err
+    with pytest.raises(jb.ArgumentError, match=r"^num_steps is 1000000000; it must be at most 8388608$"):
+        jb.mean_matching(
+            jax.random.key(0), BINARY, jb.Greedy(tau=1.0), jb.Normal(), stop=jb.StopAtDifference(5.0), num_steps=10**9
+        )
+
+
+def test_a_policy_that_draws_from_its_integral_costs_what_the_integral_does():
+    """A log of 12 rows took over six minutes: its paths were counted as if they were drawn."""
+    drawn, integrated = (path_cost(BINARY, policy, jb.Bernoulli()) for policy in (BetaThompson(), BetaExplorationSampling()))
+    assert integrated == 50 * drawn
