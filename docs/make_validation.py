@@ -148,7 +148,8 @@ def fill(path: Path, name: str, text: str) -> None:
 def overview(figures: dict[str, Any]) -> str:
     """Error of every method in every experiment, in percent of the sample means'."""
     cells = {name: cell for name, cell in CELLS.items() if cell.declared is None}
-    head = "\nRoot mean squared error in percent of the sample means' / coverage of 95% intervals in percent.\n\n"
+    head = "\nRoot mean squared error in percent of the sample means' / coverage of 95% intervals in percent.\n"
+    head += "A dash: the method does not apply there, or was not measured (its page says which).\n\n"
     head += "| method | " + " | ".join(cell.title for cell in cells.values()) + " |\n|---|" + "--:|" * len(cells) + "\n"
     lines = [
         f"| [`{name}`]({name}.md) | " + " | ".join(in_short(figures.get(cell, {}).get(name)) for cell in cells) + " |\n"
