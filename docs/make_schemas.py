@@ -21,6 +21,8 @@ FOLDER = Path(__file__).parent / "reference"
 MAPS = {  # objects whose keys are names of methods, arms or settings
     "debias": {"arms.estimates", "decisions.best_probability", "evaluation.methods", "evaluation.not_applicable", "fitted"},
     "evaluate": {"methods"},
+    "presets": {"presets.settings"},
+    "reproduce": {"verdicts"},
 }
 MAPS_EVERYWHERE = {"settings", "not_applicable"}
 SMALL = ["--steps", "8", "--trials", "50"]
@@ -108,8 +110,7 @@ def meaning_of(meanings: dict[str, Any], command: str, path: str) -> str | None:
     last = path.rpartition(".")[2]
     if last.endswith("_stderr"):
         return f"Monte Carlo standard error of `{last.removesuffix('_stderr')}`"
-    inside = last if path.startswith(("presets.settings.", "verdicts.")) else None  # named by what they are
-    return meanings.get(command, {}).get(path) or meanings["everywhere"].get(last) or inside
+    return meanings.get(command, {}).get(path) or meanings["everywhere"].get(last)
 
 
 def page(schemas: dict[str, Any], meanings: dict[str, Any]) -> str:

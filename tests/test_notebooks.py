@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path, monkeypatch):
     monkeypatch.setenv("JAXBIAS_TRIALS", "2000")
-    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # pictures are part of the outputs
     monkeypatch.setenv("PYTHONPATH", str(path.parent.parent))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, kernel_name="python3").execute()

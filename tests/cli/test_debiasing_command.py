@@ -287,7 +287,7 @@ BAD = {
     "debias log.csv --sigma x": "Invalid value for '--sigma': 'x' is not a number, 'estimate' or 'estimate-each'",
     "debias log.csv --sigma estimate-each --family bernoulli": "--sigma is not a setting of bernoulli rewards; leave it out",
     "debias log.csv --example ecmo": "--example is 'ecmo' and LOG is 'log.csv'; give one of them",
-    "debias --example nope": "--example is 'nope'; it must be one of ecmo, simulated",
+    "debias --example nope": "--example is 'nope'; it must be one of ecmo, signups, simulated",
     "debias log.csv --report nowhere/page.html": f"--report is 'nowhere/page.html'; {PLACE}",
     "debias log.csv --config nope.toml": "--config is 'nope.toml', which cannot be read (No such file or directory); it must be "
     "a TOML file",
