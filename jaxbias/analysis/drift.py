@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from jaxbias._core.jit import compiled
 from jaxbias._core.lengths import pad_axis
 from jaxbias._core.randomness import root_words, trial_words
+from jaxbias._core.settings import as_array
 from jaxbias.history import History, check_history, check_num_steps
 from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import Family, check_family, check_sigma, complete_family
@@ -108,7 +109,7 @@ def check_drift(
     observed = _slopes(log.arms, log.rewards, own_time, log.num_arms, taken)
     time = pad_axis(times, steps, 0.0)
     simulated = _simulate(policy, family, mean, design._replace(stop=stop), time, root_words(key), size=size, chunks=chunks)
-    variance = np.asarray(family.variance(mean), np.float64)
+    variance = np.asarray(family.variance(as_array(mean)), np.float64)
     return _judge(jax.device_get(observed), jax.device_get(simulated), variance)
 
 
