@@ -125,14 +125,14 @@ def _raise_hang(*_: Any) -> None:
     raise Hang
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Reads the arguments and runs the cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=0, help="how many random files")
     parser.add_argument("--options", type=int, default=0, help="how many random sets of options")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs=2, metavar=("KIND", "SEED"), help="one case")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGPROF, _raise_hang)
     if chosen.only:
         return run_cases(chosen.only[0], range(int(chosen.only[1]), int(chosen.only[1]) + 1))

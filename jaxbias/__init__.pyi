@@ -44,6 +44,7 @@ from .policies import Exp3 as Exp3
 from .policies import Floored as Floored
 from .policies import Greedy as Greedy
 from .policies import LilUCB as LilUCB
+from .policies import PlayTheWinner as PlayTheWinner
 from .policies import Thompson as Thompson
 from .policies import TopTwo as TopTwo
 from .policies import Transformed as Transformed

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from numbers import Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,11 @@ SCHEDULED = 1024  # steps at which a schedule is looked at, evenly spread
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A function whose arguments are checked for their kind before anything else."""
     parameters = inspect.signature(function).parameters
-    optional = {name for name, parameter in parameters.items() if parameter.default is None}
+    optional = {
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is None or type(None) in get_args(parameter.annotation)
+    }
 
     @wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -137,7 +141,8 @@ def check_schedules(policy: Any, num_steps: int | None, name: str = "policy") ->
 
 
 def _check_schedule(name: str, schedule: Any, allowed: Allowed, num_steps: int) -> None:
-    steps = np.unique(np.linspace(0, num_steps - 1, min(num_steps, SCHEDULED)).astype(np.int32))
+    # Before the first step there is nothing to choose by, so that 1 / step is a schedule.
+    steps = np.unique(np.linspace(min(1, num_steps - 1), num_steps - 1, min(num_steps, SCHEDULED)).astype(np.int32))
     try:
         values = np.asarray(evaluate(jax.vmap(schedule), jnp.asarray(steps)))
     except Exception as error:

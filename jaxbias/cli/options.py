@@ -68,6 +68,7 @@ def _policy_options(
     delta: Annotated[Number, _setting("lil-ucb: its delta (0.005).")] = None,
     gamma: Annotated[Number, _setting("exp3: share of uniform exploration and learning rate (0.1).")] = None,
     c: Annotated[Number, _setting("kl-ucb: its c (0).")] = None,
+    least_pulls: Annotated[Number, _setting("growthbook: pulls of every arm before the weights change (100).")] = None,
     prior_mean: Annotated[
         Numbers, _setting("thompson, exploration-sampling: prior mean (0); give it once, or once for each arm.")
     ] = None,

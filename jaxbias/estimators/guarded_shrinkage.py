@@ -9,11 +9,11 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, only_one, split_logs
-from jaxbias._core.derivatives import refuse_derivative
 from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
@@ -35,11 +35,6 @@ FEWEST_PATHS = 100  # for an average of 1 / pulls, which varies by about as much
 # All three limits were chosen on settings that no table judges: `benchmarks/README.md` has them, and what other limits give.
 UP_FROM, UP_IN_FULL = 1.0, 1.5  # times the usual noise of the arm: from where on it is drawn up, and where it is in full
 DOWN_UNTIL = 1.0  # standard errors of the sample mean: an arm that far above the others is not one of them
-
-
-NOT_DIFFERENTIABLE = ArgumentError(
-    "history", problem="is differentiated", remedy="guarded_shrinkage has no derivative; shrinkage and bias_corrected have"
-)
 
 
 class Guarded(NamedTuple):
@@ -87,7 +82,7 @@ def guarded_shrinkage(
 
     Returns:
         An `Estimate`, with the status of `shrinkage`. Diagnostics: `shrinkage`, the estimates it is drawn to; `part`, how much of
-        the way each arm goes; `noise_ratio`, r.
+        the way each arm goes; `noise_ratio`, r. A derivative has `part` held.
 
     >>> import jax, jaxbias as jb
     >>> policy, family = jb.Greedy(), jb.Normal(sigma=1.0)
@@ -96,7 +91,6 @@ def guarded_shrinkage(
     >>> bool(((0 <= estimate.diagnostics["part"]) & (estimate.diagnostics["part"] <= 1)).all()), bool(estimate.converged.all())
     (True, True)
     """
-    history, policy, family = refuse_derivative((history, policy, family), NOT_DIFFERENTIABLE)
     if num_paths < FEWEST_PATHS:
         raise ArgumentError("num_paths", num_paths, f"{FEWEST_PATHS} or more")
     own_policy, own_family = check_policy(policy, history.num_arms), check_family_of(history, family)
@@ -128,11 +122,12 @@ def _guard(
         summary = summarise_log(log)
         shrunken = shrunken_means(family, summary)
         simulated, _ = family_to_simulate(family, summary)
-        start = means_to_simulate(family, shrunken, summary.pulls)
+        start = jax.lax.stop_gradient(means_to_simulate(family, shrunken, summary.pulls))
         words = trial_words(root_words(key), jnp.uint32(0), num_paths)
         paths = simulate_paths(words, policy, simulated, start, design_of(log, stop, num_steps))
         ratio = noise_ratio(summary.pulls, paths.pulls)
         part = allowed_part(simulated, start, summary, shrunken - summary.mean, ratio)
+        part, ratio = jax.lax.stop_gradient((part, ratio))
         return Guarded(mean=summary.mean + part * (shrunken - summary.mean), part=part, noise_ratio=ratio)
 
     return chunks.map(one, (keys, history))

@@ -72,6 +72,7 @@ _ALL = (
     Setting("delta", Owner.POLICY, Kind.NUMBER),
     Setting("gamma", Owner.POLICY, Kind.NUMBER),
     Setting("c", Owner.POLICY, Kind.NUMBER),
+    Setting("least_pulls", Owner.POLICY, Kind.NUMBER),
     Setting("prior_mean", Owner.POLICY, Kind.NUMBERS),
     Setting("prior_sigma", Owner.POLICY, Kind.NUMBERS),
     Setting("policy_sigma", Owner.POLICY, Kind.NUMBERS),

@@ -304,6 +304,7 @@ def _wrapped(policy: Any) -> list[Any]:
 
 def _check_shapes(policy: Any, num_arms: int) -> None:
     """Whether `init`, `log_probs` and `update` fit each other; traced once for each kind of policy."""
+    jax.eval_shape(lambda: policy.init(num_arms))  # it may refuse settings, whose values are no part of the key
     numbers, frame = split_numbers(policy)
     kinds = tuple(None if one is None else (jnp.shape(one), jnp.result_type(one)) for one in numbers)
     key = (frame, kinds, num_arms, jnp.result_type(float))

@@ -52,8 +52,8 @@ def run_batches(
     problem: Problem,
     words: Array,
     batching: Batching,
-    arms: Int[Array, " steps"],
-    forced: Bool[Array, " steps"],
+    arms: Int[Array | np.ndarray, " steps"],
+    forced: Bool[Array | np.ndarray, " steps"],
     means: Float[Array, "paths arms"] | None = None,
     squares_around: Float[Array, " arms"] | None = None,
 ) -> tuple[ArmStatistics, Float[Array, "paths arms"] | None]:
@@ -72,7 +72,7 @@ def run_batches(
     return ArmStatistics(pulls=found.pulls.astype(jnp.int32), total=found.total), found.squares
 
 
-def _make_batches(batching: Batching, arms: Array, forced: Array, num_arms: int, dtype: Any) -> Batch:
+def _make_batches(batching: Batching, arms: Any, forced: Any, num_arms: int, dtype: Any) -> Batch:
     sizes = np.asarray(batching.batch_sizes)
     batch = np.repeat(np.arange(len(sizes)), sizes)
     given = jnp.zeros((len(sizes), num_arms), dtype).at[batch, arms].add(forced.astype(dtype))

@@ -49,7 +49,7 @@ def test_its_words_and_pages(found):
 
 
 def test_a_control_that_may_be_0_has_no_lift_and_says_so(found):
-    near = analyse(frame_of([3.0, 0.1, 1.2]), control="B", evaluate=False)
+    near = analyse(frame_of([3.0, -0.5, 1.2]), control="B", evaluate=False)
     assert "No lift is given, as the 95% interval of the control's mean includes 0." in decision_sentences(near)[0]
     assert np.isnan([row["lift"] for row in debias_document(near)["contrasts"]]).all()
     assert "No lift" not in decision_sentences(found)[0]

@@ -29,13 +29,10 @@ def test_all_that_apply(noisy):
 def test_the_table_as_text(noisy):
     table = str(noisy[2])
     lines = table.splitlines()
-    assert lines[0].split() == ["arm", "0", "arm", "1"]
-    assert lines[1].split()[0] == "pulls"
-    assert sum(int(count) for count in lines[1].split()[1:]) == 20
-    assert [line.split()[0] for line in lines[2 : 2 + len(ALL)]] == ALL
+    assert "95%" in table
     mean = float(noisy[2].estimates["mean_matching"].mean[0])
-    assert f"{mean:.3f} [" in lines[2 + ALL.index("mean_matching")]
-    assert "Intervals of 95%" in table
+    assert any("mean_matching" in line and f"{mean:.2f}" in line for line in lines)
+    assert all(any(name in line for line in lines) for name in ALL)
 
 
 def test_the_table_as_a_frame(noisy):

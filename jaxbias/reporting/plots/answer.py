@@ -25,7 +25,7 @@ def plot_answer(analysis: Analysis) -> "matplotlib.figure.Figure":
         analysis: from `debias`; if it has more than 20 arms, the best and the worst are drawn, as in the table of the report.
 
     >>> import jax, jaxbias as jb
-    >>> log, policy, family = jb.load_example("ecmo").load()
+    >>> log, policy, family = jb.examples.load_example("ecmo").load()
     >>> found = jb.debias(jax.random.key(0), log, policy, family, methods=["sample_mean"], evaluate=False)
     >>> plot_answer(found).axes[0].get_xlabel()
     'mean reward'

@@ -46,7 +46,7 @@ def test_normal_rewards():
         np.testing.assert_allclose(tangent.lower, 1, rtol=1e-10)
         assert not np.any(tangent.stderr)
         in_means = np.asarray(estimate.diagnostics["jacobian"])
-        np.testing.assert_allclose(in_means / np.asarray(history.statistics.pulls), jacobian[:, :2], rtol=1e-10)
+        np.testing.assert_allclose(in_means / np.asarray(history.statistics.pulls), jacobian[:, :2], rtol=1e-5)  # padded and not
 
 
 def test_bernoulli_rewards():

@@ -190,7 +190,7 @@ def test_a_batch_is_its_logs_and_has_gradients(normal_log):
 
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_refused(normal_log):
-    with pytest.raises(jb.ArgumentError, match="family is None; it must be the reward family"):
+    with pytest.raises(jb.ArgumentError, match="family is None; it must be an object with sample"):
         jb.shrinkage(normal_log, None)
     with pytest.raises(jb.ArgumentError, match=r"family\.sigma is not given"):
         jb.shrinkage(log_of([[1.0], [2.0]]), jb.Normal(sigma=None))

@@ -156,7 +156,7 @@ def test_chains_with_draws_agree_with_the_enumeration(monkeypatch):
     """Thompson sampling with three arms, in steps and in batches of two; with first steps that are exchanged alone."""
     policy = jb.Thompson()
     monkeypatch.setattr(own_draws, "SMALLEST", 1)
-    monkeypatch.setattr(own_draws, "PARTS", (own_draws.Part(1, 6, 2, 1), own_draws.Part(2, 6, 2, 1)))
+    monkeypatch.setattr(own_draws, "PARTS", (own_draws.Part(1, 6, 2, 1, 4), own_draws.Part(2, 6, 2, 1, 0)))
     for sizes in (None, (1, 1, 1, 2, 3)):
         given = (jax.random.key(4), policy, jb.Normal(), [0.5, 0.3, 0.4])
         log = jb.simulate(*given, num_steps=8, batch_size=sizes, progress=False)
