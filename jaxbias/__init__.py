@@ -35,7 +35,6 @@ _MOVED = {  # names that were here in the first version, by the subpackage that 
         "BetaExplorationSampling",
         "ExplorationSampling",
         "IndexPolicy",
-        "PlayTheWinner",
         "Policy",
         "StatisticsPolicy",
     ),

@@ -259,7 +259,7 @@ def _follow(
         kept = True  # of every pull, and not only of those that the policy has seen
         accounts = dataclasses.replace(policy, policy=StatisticsPolicy())
         problem = problem._replace(policy=policy.policy, accounts=accounts)
-    steps = make_steps(design.arms.shape[0], design.batching, design.arms, design.forced)
+    steps = make_steps(design.arms.shape[0], design.batching, *map(jnp.asarray, (design.arms, design.forced)))
     start = start_trials(problem, design.batching, words.shape[-1])
     emit = (lambda _, outcome: (outcome.arm, outcome.reward)) if record else lambda *_: None
     progress, recorded = run_trials(problem, words, start, steps, emit=emit, means=means, length=design.length)

@@ -91,7 +91,7 @@ def test_weights_that_are_not_the_policys(frame, tmp_path):
     assert '<table id="wrong-weights">' in (tmp_path / "report.html").read_text()
 
 
-def test_probabilities_of_the_pulled_arm_alone_are_compared_with_the_policy(frame):
+def test_probabilities_of_the_pulled_arm_alone_are_compared_with_the_policy(frame, tmp_path):
     chosen = frame[["p_A", "p_B", "p_C"]].to_numpy()[np.arange(len(frame)), frame["arm"].map({"A": 0, "B": 1, "C": 2})]
     lone = frame[["arm", "reward"]].assign(propensity=chosen)
     right = analyse(lone, POLICY)
@@ -102,6 +102,10 @@ def test_probabilities_of_the_pulled_arm_alone_are_compared_with_the_policy(fram
     assert wrong.weights.policy.wrong == 293  # of 297: where two arms are tied, the one pulled is off by less than 0.01
     assert "The logged propensities are not those of EpsilonGreedy" in " ".join(sentences(wrong))
     assert json.loads(to_json(debias_document(wrong)))["weights"]["ratio"] is None
+    jb.write_report(wrong, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert '<table id="wrong-weights">' in page
+    assert '<table id="ratio">' not in page
     assert analyse(lone).weights is None  # nothing to compare them with
 
 

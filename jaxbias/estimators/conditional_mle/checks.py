@@ -20,7 +20,7 @@ from jaxbias.likelihood import choice_log_probs, is_random, replayed_log_probs
 from jaxbias.policies import BasePolicy, EpsilonGreedy, IndexPolicy, Policy, check_policy, policy_name
 from jaxbias.rewards import BaseFamily, Family, Normal, UnknownSigma
 
-LEAST_NOISE = 0.005  # tau in spreads of the rewards: at 0.003 most of 24 simulated logs gave no finite estimate, at 0.03 a third
+LEAST_NOISE = 0.005  # tau in spreads of the rewards: at 0.003 most of a few simulated logs gave no finite estimate
 SOLVERS = ("newton", "contrastive_divergence")
 PRIORS = (None, "hierarchical")
 

@@ -97,7 +97,7 @@ def test_every_move_preserves_logs_in_batches(move):
 
 @pytest.mark.parametrize("sums", [False, True], ids=["sets", "sums"])
 def test_relocations_preserve_the_logs_of_thompson_sampling(sums):
-    """Alone, from logs with draws given their arms. Without the chance of the way back it is off by 6 standard errors."""
+    """Alone, from logs with draws given their arms."""
     policy, num_trials, mean = check_policy(jb.Thompson(), 3), 4000, [0.6, 0.3, 0.0]
     logs = check_history(jb.simulate(jax.random.key(8), policy, jb.Normal(), mean, NUM_STEPS, num_trials, progress=False))
     setup = Setup(policy=policy.for_steps(NUM_STEPS), stop=None, seen=None)
