@@ -150,7 +150,9 @@ def check_settings(subject: Any, name: str, num_arms: int | None = None) -> None
 
 def _check_size(name: str, value: Any, allowed: Allowed) -> None:
     """Refuses numbers whose squares and ratios the default float cannot hold; one that may have either sign may be tiny."""
-    dtype, size = jnp.result_type(float).name, np.abs(np.asarray(value)) if np.asarray(value).dtype.kind in "iuf" else np.zeros(1)
+    is_number = np.asarray(value).dtype.kind in "iuf"
+    size = np.abs(np.asarray(value, np.float64)) if is_number else np.zeros(1)
+    dtype = jnp.result_type(float).name
     largest = CARRIED[dtype]
     tiny = (size > 0) & (size < 1 / largest) & (allowed is not FINITE)
     if np.any(tiny | (size > largest)):

@@ -111,7 +111,7 @@ CASES = {
     ),
     "a schedule that is NaN": (
         lambda: simulate(policy=jb.Greedy(tau=lambda step: jnp.where(step < 0, 1.0, jnp.nan))),
-        "policy.tau is nan at step 0",
+        "policy.tau is nan at step 1",
     ),
     "a schedule that turns negative": (
         lambda: simulate(policy=jb.Greedy(tau=lambda step: 2.0 - step.astype(float))),
@@ -124,7 +124,7 @@ CASES = {
     ),
     "knots that are NaN": (
         lambda: jb.mean_matching(KEY, HISTORY, jb.Floored(jb.Greedy(tau=Schedule(np.array([np.nan, 1.0]), 12))), FAMILY),
-        "policy.tau is nan at step 0",
+        "policy.tau is nan at step 1",
     ),
     "a negative length": (lambda: jb.sample_mean(history(lengths=-1)), "history.lengths is -1; it must be whole numbers from 1"),
     "a length beyond the steps": (lambda: jb.sample_mean(history(lengths=50)), "history.lengths is 50; it must be whole numbers"),
