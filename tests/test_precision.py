@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
+from jaxbias._core.precision import BLOCK, sum_by_arm
 from jaxbias.bias import measure_gradient
 from jaxbias.estimators.estimate import Status
 from jaxbias.policies import ArmStatistics
@@ -136,3 +137,12 @@ def test_no_mean_beyond_its_range_is_called_converged(tau, family):
         assert (inside | ~np.asarray(found.converged)).all()
         assert found.status[1] == Status.OUT_OF_RANGE or found.converged[1]
     assert not inside.all() or found.status[1] == Status.OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 5])
+def test_sums_by_blocks_leave_none_out(blocks):
+    """Of traced values, in whole blocks and in part of one; small whole numbers have exact sums."""
+    size = blocks * BLOCK - 7
+    arms, values = np.arange(size, dtype=np.int32) % 3, (np.arange(size) % 5).astype(np.float32)
+    found = jax.jit(lambda arms, values: sum_by_arm(arms, values, 3))(arms, values)
+    np.testing.assert_array_equal(found, np.bincount(arms, weights=values, minlength=3))
