@@ -5,7 +5,7 @@
     python benchmarks/calibration.py --file again.jsonl --only 17 --logs 1000                      # one setting, more logs
 
 Setting i is drawn from seed i (`draw`) and is a call of `jb.evaluate`. Most settings find their programs compiled.
-The conditional MLE of 0/1 rewards compiles for every grid of successes: only the shortest logs have it. A line is a setting.
+The conditional MLE of 0/1 rewards compiles for every grid of successes: only the shortest logs of two arms have it. A line is a setting.
 """
 
 import argparse
@@ -75,7 +75,8 @@ def measure(setting: Setting, logs: int, paths: int) -> dict[str, Any]:
     thompson = jb.BetaThompson() if binary else jb.Thompson()
     policy = thompson if setting.policy == "thompson" else INDEX[setting.policy](tau=setting.tau)
     began = time.process_time()
-    absent = {"batched_ols": not setting.batch_size, "conditional_mle": binary and setting.num_steps > STEPS[0]}
+    many_grids = binary and (setting.num_steps, len(setting.mean)) != (STEPS[0], ARMS[0])
+    absent = {"batched_ols": not setting.batch_size, "conditional_mle": many_grids}
     methods = [name for name in METHODS if not absent.get(name)]
     options: Any = dict(methods=methods, num_trials=logs, num_paths=paths, assumed=told, batch_size=setting.batch_size)
     found = jb.evaluate(jax.random.key(setting.seed), policy, family, setting.mean, setting.num_steps, **options)
