@@ -5,7 +5,8 @@
     python benchmarks/calibration.py --file again.jsonl --only 17 --logs 1000                      # one setting, more logs
 
 Setting i is drawn from seed i (`draw`) and is a call of `jb.evaluate`. Most settings find their programs compiled.
-The conditional MLE of 0/1 rewards compiles for every grid of successes: only the shortest logs of two arms have it. A line is a setting.
+A line is a setting. The conditional MLE of 0/1 rewards compiles for every grid of successes: only the shortest logs of two arms
+have it.
 """
 
 import argparse
