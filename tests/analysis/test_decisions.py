@@ -111,7 +111,7 @@ def test_the_ecmo_trial_has_one_answer():
     np.testing.assert_allclose(found.best.lower, found.decisions.value.over_uniform_lower / share, atol=0.02)
 
 
-def test_why_no_test_was_simulated(found):
+def test_why_no_test_was_simulated():
     methods = ("sample_mean", "mean_matching")
     without = jb.debias(
         jax.random.key(1), frame_of([3.0, 1.0, 1.2]), POLICY, FAMILY, methods=methods, control="B", evaluate=False
