@@ -148,8 +148,8 @@ def test_the_ecmo_example_shows_little(capsys):
     assert found["fit"]["log_prob"] == pytest.approx(np.log(1 / 26))
     safe = [arm["estimates"]["confidence_sequence"] for arm in found["arms"]]
     assert found["sentences"][-1].startswith(
-        f"What 12 pulls show whatever chose the arms: the mean of 'ECMO' is above {safe[1]['lower']:.2f}, that of 'conventional', "
-        f"with 1 pull, between {safe[0]['lower']:.2f} and {safe[0]['upper']:.2f} and the lead of 'ECMO' over it between "
+        f"What 12 pulls show whatever chose the arms: the mean of 'ECMO' is above {safe[1]['lower']:.2f}, that of 'conventional'"
+        f", with 1 pull, between {safe[0]['lower']:.2f} and {safe[0]['upper']:.2f} and the lead of 'ECMO' over it between "
     )
 
 
