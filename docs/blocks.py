@@ -94,31 +94,35 @@ def commands_in(code: str) -> list[list[str]]:
     return [line[1:] for line in words if line and line[0] == "jaxbias"]
 
 
-def run_page(path: Path, shown_only: bool) -> list[str]:
-    """What each block prints, or only commands whose output is shown. A failure is an AssertionError or what the block raises."""
+def run_page(path: Path, shown_only: bool, ran: set[tuple[str, ...]] | None = None) -> list[str]:
+    """What each block prints, or only commands whose output is shown. A failure is an AssertionError or what the block raises.
+
+    `ran` has the commands that need not be run again, and gets those that were.
+    """
     printed, names = [], {"__name__": "__main__"}
     for block in find_blocks(path.read_text()):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             if block.language == "python":
                 exec(compile(block.code, f"{path.name}: {block.code.splitlines()[0]}", "exec"), names)
             elif block.output is not None or not shown_only:
-                run_commands(block)
+                run_commands(block, set() if ran is None else ran)
         printed.append(out.getvalue())
     return printed
 
 
-def run_commands(block: Block) -> None:
+def run_commands(block: Block, ran: set[tuple[str, ...]]) -> None:
     """Each command; or read only."""
     from jaxbias.cli import main
 
     for words in commands_in(block.code):
-        if block.note.startswith("parsed only"):
+        if block.note.startswith("parsed only") or tuple(words) in ran:
             parse(words)
             continue
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
             code = main(words)
         assert code <= 1, f"jaxbias {shlex.join(words)}: exit code {code}\n{errors.getvalue()}"
+        ran.add(tuple(words))
 
 
 def parse(words: list[str]) -> None:
@@ -166,15 +170,15 @@ def check_in_processes() -> int:
 
 
 def check(wanted: list[Path]) -> int:
-    """Runs pages, each to its first failure; the number of those that failed."""
+    """Runs pages, each to its first failure; the number of those that failed. A command of several pages is run once."""
     from jaxbias.analysis import limits
 
     limits.EVALUATED_LOGS = (1, 0)  # the evaluation compiles every method again; its own tests run it
-    failed = 0
+    failed, ran = 0, set()
     for path in wanted:
         start, said = time.process_time(), "runs"
         try:
-            run_page(path, shown_only=False)
+            run_page(path, shown_only=False, ran=ran)
         except Exception:
             failed, said = failed + 1, f"fails\n{traceback.format_exc()}"
         print(f"{os.path.relpath(path, ROOT)}: {time.process_time() - start:.1f} s of processor time, {said}", flush=True)
