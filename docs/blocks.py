@@ -7,8 +7,9 @@
 
 A `python` block runs in the namespace of the blocks before it on the page. An `sh` block has commands, of which those of jaxbias
 run. A `text` block right after either of them is its output. A comment right before a block says more: after
-`<!-- parsed only: REASON -->` commands are read by the command line and go no further; after `<!-- first 12 lines -->` the rest
-of the output is left out. A command fails where its exit code is 2 or more; 1 says that a result should not be relied on.
+`<!-- parsed only: REASON -->` commands are read by the command line and go no further; after `<!-- checked with: OPTIONS -->`
+they have these options too where pages are only checked, so that it takes seconds; after `<!-- first 12 lines -->` the rest of
+the output is left out. A command fails where its exit code is 2 or more; 1 says that a result should not be relied on.
 Commands are run in a folder of their own, with links to the folders of the repository.
 """
 
@@ -29,10 +30,9 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*\n")
-COMMENT = re.compile(r"<!-- (parsed only: [^\n]+|first \d+ lines) -->\s*$")
+COMMENT = re.compile(r"<!-- (parsed only: [^\n]+|checked with: [^\n]+|first \d+ lines) -->\s*$")
 WIDTH = "88"  # of the terminal, so that tables fit a page
 LINE = 100  # the longest line of an output
-PROCESSES = 2  # that check all pages; pages of one process share compiled programs
 CHECKING = {  # as the tests do: most of the time is XLA compiling, and what was compiled is kept
     "XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304 --xla_backend_optimization_level=0",
     "JAX_COMPILATION_CACHE_DIR": "/tmp/jaxbias-test-cache",
@@ -114,7 +114,8 @@ def run_commands(block: Block, ran: set[tuple[str, ...]]) -> None:
     """Each command; or read only."""
     from jaxbias.cli import main
 
-    for words in commands_in(block.code):
+    more = shlex.split(block.note.removeprefix("checked with: ")) if block.note.startswith("checked with") else []
+    for words in ([*line, *more] for line in commands_in(block.code)):
         if block.note.startswith("parsed only") or tuple(words) in ran:
             parse(words)
             continue
@@ -162,9 +163,10 @@ def in_a_folder() -> None:
 
 
 def check_in_processes() -> int:
-    """All pages, in turns; the number of processes in which one failed."""
-    wanted = sorted(pages(), key=lambda path: (path != FIRST, -len(find_blocks(path.read_text()))))
-    shares = [[str(path) for path in wanted[start::PROCESSES]] for start in range(PROCESSES)]
+    """All pages in two processes; the number of those in which one failed."""
+    shares: list[list[str]] = [[], []]  # pages with the same log share programs
+    for path in sorted(pages(), key=lambda path: path != FIRST):
+        shares["orders.csv" in path.read_text()].append(str(path))
     running = [subprocess.Popen([sys.executable, __file__, "--check", *share]) for share in shares]
     return sum(process.wait() != 0 for process in running)
 
