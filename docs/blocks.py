@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*\n")
 COMMENT = re.compile(r"<!-- (parsed only: [^\n]+|checked with: [^\n]+|first \d+ lines) -->\s*$")
 WIDTH = "88"  # of the terminal, so that tables fit a page
-LINE = 100  # the longest line of an output
+LINE = 80  # the longest line of an output: what fits the column of a page in a window of 1,280 pixels
 CHECKING = {  # as the tests do: most of the time is XLA compiling, and what was compiled is kept
     "XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304 --xla_backend_optimization_level=0",
     "JAX_COMPILATION_CACHE_DIR": "/tmp/jaxbias-test-cache",
