@@ -62,7 +62,7 @@ def fit_sentence(analysis: Analysis | Checked) -> str:
     if fit.verdict == Verdict.UNLIKELY:
         return (
             f"The log does not look like {name}'s: {total}, and its choices are off in a way that chance makes "
-            f"with probability {probability(min(fit.p_value, fit.calibration_p_value))} at most. {NOT_TRUSTED}"
+            f"with probability {probability(max(min(fit.p_value, fit.calibration_p_value), 1e-12))} at most. {NOT_TRUSTED}"
         )
     if fit.deviation == 0:
         return f"The choices are those of {name}, every one of {count(fit.choices)}."

@@ -95,14 +95,15 @@ def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> Non
         f"{level(analysis.comparison.level)} interval",
         "bias of sample mean\n± Monte Carlo error",
     )
+    columns = columns if analysis.bias is not None else columns[:-1]
     table = make_table(title, *columns, left=(0,))
     sample_mean, bias = analysis.comparison.estimates.get("sample_mean"), analysis.bias
     names = _names(analysis)
     for arm in shown:
         name = names[arm]
         naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
-        off = "" if bias is None else figure(bias.bias[arm], bias.stderr[arm])
-        add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
+        off = [] if bias is None else [figure(bias.bias[arm], bias.stderr[arm])]
+        add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), *off)
     console.print(table)
 
 
