@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*\n")
 COMMENT = re.compile(r"<!-- (parsed only: [^\n]+|checked with: [^\n]+|first \d+ lines) -->\s*$")
 WIDTH = "88"  # of the terminal, so that tables fit a page
+FRAME = "│┃─━"  # of tables
 LINE = 80  # the longest line of an output: what fits the column of a page in a window of 1,280 pixels
 CHECKING = {  # as the tests do: most of the time is XLA compiling, and what was compiled is kept
     "XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304 --xla_backend_optimization_level=0",
@@ -151,7 +152,7 @@ def write_outputs(path: Path, printed: list[str]) -> None:
 
 def wrap(line: str) -> list[str]:
     """A long sentence in several lines, as a terminal shows it; rows of tables fit already."""
-    return textwrap.wrap(line, LINE) or [""] if len(line) > LINE and "│" not in line else [line.rstrip()]
+    return textwrap.wrap(line, LINE) if len(line) > LINE and not set(line) & set(FRAME) else [line.rstrip()]
 
 
 def in_a_folder() -> None:
