@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent / "validation"
 FIGURES = FOLDER / "figures.json"
 FIVE = (1.0, 0.75, 0.5, 0.38, 0.25)
 THREE = (1.0, 0.75, 0.5)
-NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 500, Cost.WEIGHTED_PATHS: 200}
+NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 200, Cost.WEIGHTED_PATHS: 200}
 OWN_TRIALS = {"unbiased": 40}  # its Markov chains take seconds for each log
 NOT_MEASURED = {  # minutes for each figure, or more
     **{(cell, "unbiased"): "not measured: it takes minutes" for cell in ("thompson", "clicks", "batches", "wrong")},
