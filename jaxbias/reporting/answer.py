@@ -97,7 +97,8 @@ def _against_control(analysis: "Analysis") -> str:
         arm = max(groups.better, key=lambda arm: mean[arm])
         more = len(groups.better) - 1
         also = "" if not more else f"; {more} other {'arm beats' if more == 1 else 'arms beat'} the control too"
-        return f"Switch from {control} to {_name(analysis.labels[arm])}: its mean is {_difference(analysis, arm)}{also}."
+        few = "" if analysis.few_pulls is None else f", though {_few(analysis)}"
+        return f"Switch from {control} to {_name(analysis.labels[arm])}: its mean is {_difference(analysis, arm)}{also}{few}."
     if len(groups.worse) and not len(groups.rest):
         return f"Keep {control}: every other arm is shown to be worse."
     difference = np.nan_to_num(np.asarray(found.contrasts.difference, np.float64), nan=-np.inf)

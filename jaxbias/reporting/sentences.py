@@ -96,10 +96,16 @@ def recommendation_sentence(analysis: Analysis) -> str:
     return f"Recommended: {recommended.method}, because {describe_reason(recommended, analysis.labels)}."
 
 
+def _said_of_control(analysis: Analysis) -> bool:
+    """Whether the margin is the difference to the control, which has a sentence of its own, and another point estimate."""
+    best, found = analysis.best, analysis.decisions
+    return best is not None and found is not None and found.contrasts is not None and best.runner_up == found.control
+
+
 def best_sentence(analysis: Analysis) -> str:
     """The best arm and its margin."""
     best, estimate = analysis.best, analysis.estimate
-    if best is None:
+    if best is None or _said_of_control(analysis):
         return ""
     first, second = quote(analysis.labels[best.arm]), quote(analysis.labels[best.runner_up])
     enough = "enough" if best.runner_up not in best.rivals else "not enough"
