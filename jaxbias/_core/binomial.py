@@ -9,25 +9,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-SERIES_FROM = 8  # from here on Stirling's series is right to 1e-11
+SERIES_FROM = 8.0  # from here on Stirling's series is right to 1e-8
+HALF_LOG_TWO_PI = 0.9189385332046727
 
 
 def stirling_error(value: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Gamma(x) less Stirling's (x - 1/2) log x - x + log(2 pi) / 2, for x above 0; nothing large cancels.
-
-    Below 8 it is that of x + 8, by Gamma(x + 8) = x (x + 1) ... (x + 7) Gamma(x): `gammaln` is a long formula, slow to run and to
-    compile.
-    """
-    small = value < SERIES_FROM
-    large = jnp.where(small, value + SERIES_FROM, value)
+    """log Gamma(x) less Stirling's (x - 1/2) log x - x + log(2 pi) / 2, for x above 0; nothing large cancels."""
+    large = jnp.maximum(value, SERIES_FROM)
     square = jnp.square(large)
     series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / large
-    start = jnp.where(small, value, SERIES_FROM)
-    factors = math.prod((start + step) / (start + SERIES_FROM) for step in range(SERIES_FROM))
-    moved = (start - 0.5) * jnp.log1p(SERIES_FROM / start) - SERIES_FROM - jnp.log(factors)
-    return jnp.where(small, series + moved, series)
+    small = jnp.minimum(value, SERIES_FROM)
+    exact = gammaln(small) - (small - 0.5) * jnp.log(small) + small - HALF_LOG_TWO_PI
+    return jnp.where(value < SERIES_FROM, exact, series)
 
 
 def binomial(key: PRNGKeyArray, count: Float[Array, "*shape"], chance: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
