@@ -10,7 +10,7 @@ import pytest
 from jaxbias._core.binomial import stirling_error
 
 
-@pytest.mark.parametrize(("x64", "tolerance"), [(True, 2e-11), (False, 3e-6)])
+@pytest.mark.parametrize(("x64", "tolerance"), [(True, 2e-11), (False, 5e-6)])
 def test_stirling_error_is_that_of_log_gamma(x64, tolerance):
     values = np.concatenate([np.logspace(-3, 1, 200), np.linspace(7.9, 8.1, 21), [20.0, 100.0]])
     stirling = lambda x: (x - 0.5) * math.log(x) - x + math.log(2 * math.pi) / 2
