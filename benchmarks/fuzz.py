@@ -1,4 +1,5 @@
-"""Random files and random options through the command line, in one process: no traceback, and exit codes 0, 1 and 2 alone.
+"""Random files and random options through the command line, in one process: no traceback, exit codes 0, 1 and 2 alone, at most
+one line on standard error, and JSON documents that obey their schemas.
 
     nice python benchmarks/fuzz.py --files 20000 --options 5000
 
@@ -9,6 +10,7 @@ import argparse
 import collections
 import contextlib
 import io
+import json
 import re
 import signal
 import sys
@@ -17,6 +19,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +31,8 @@ HANGS = 60  # seconds of processor time of one case
 ALLOWED = (0, 1, 2)
 MOST_MAPS = 20_000  # memory maps of this process, of the 65,530 that Linux allows: compiled programs are dropped
 GOOD = b"arm,reward\n" + b"".join(b"%c,%d\n" % (b"abbabaabbaba"[row], row * 7 % 3 % 2) for row in range(12))
+SCHEMAS = Path(__file__).parents[1] / "docs" / "reference" / "schemas"
+SAMPLE_MEANS, WEIGHTED = ["sample_mean"], ["propensity_weighting", "--policy", "greedy", "--tau", "1"]
 PROGRESS = re.compile(r"jaxbias: .* so far")
 
 
@@ -60,7 +65,8 @@ def run_case(arguments: Sequence[str]) -> Outcome:
         wrong = traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return Outcome(wrong or judge(code, err.getvalue()), code, time.process_time() - began)
+    wrong = wrong or judge(code, err.getvalue()) or ("--json" in arguments and judge_document(arguments[0], code, out.getvalue()))
+    return Outcome(wrong or "", code, time.process_time() - began)
 
 
 def judge(code: Any, err: str) -> str:
@@ -73,12 +79,35 @@ def judge(code: Any, err: str) -> str:
     return f"standard error: {err}" if any(not line.startswith("jaxbias: ") for line in lines) else ""
 
 
+def judge_document(command: str, code: int, text: str) -> str:
+    """What is wrong with what `--json` printed on standard output: one document, or nothing at all if there is an error."""
+    if code == 2:
+        return f"exit code 2, and standard output: {text}" if text else ""
+    try:
+        errors = list(_validator(command).iter_errors(json.loads(text, parse_constant=_refuse)))
+    except ValueError as error:
+        return f"no JSON document ({error}): {text}"
+    return "\n".join(f"schema: {error.json_path}: {error.message[:200]}" for error in errors)
+
+
+@cache
+def _validator(command: str) -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json.loads((SCHEMAS / f"{command}.json").read_text()))
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
 def file_case(seed: int, folder: Path) -> list[str]:
-    """A random file, without a policy."""
+    """A random file, with a policy or without."""
     content, suffix = random_log(seed)
     path = folder / f"log{suffix}"
     path.write_bytes(content)
-    return ["debias", str(path), "--method", "sample_mean", "--no-evaluate", "--quiet"]
+    method = WEIGHTED if seed % 3 == 0 else SAMPLE_MEANS
+    return ["debias", str(path), "--no-evaluate", "--quiet", *["--json"][: seed % 2], "--method", *method]
 
 
 def option_case(seed: int, folder: Path) -> list[str]:

@@ -24,10 +24,22 @@ MAPS = {  # objects whose keys are names of methods, arms or settings
     "presets": {"presets.settings"},
     "reproduce": {"verdicts"},
 }
-MAPS_EVERYWHERE = {"settings", "not_applicable"}
+MAPS_EVERYWHERE = {"not_applicable"}
+ANYTHING = {"settings"}  # objects with any keys and any values
 SMALL = ["--steps", "8", "--trials", "50"]
 TWO = ["--mean", "1", "--mean", "0.5"]
+PLANNED = [*TWO, "--steps", "8", "--trials", "32", "--paths", "128"]
 SIGNUPS = ["jaxbias/examples/signups.csv", "--counts", "--arm-column", "variant", "--policy", "beta-thompson", "--control", "A"]
+# Written here: what the optional parts need, and no bundled log has.
+LOG, WEIGHTED, CERTAIN, LONE, SINGLE = (f"build/{name}.csv" for name in ("log", "weighted", "certain", "lone", "single"))
+ROWS = [("ab"[(number * 5 // 3) % 2], number * 7 % 3 % 2) for number in range(12)]
+FILES = {
+    LOG: ["arm,reward,user,clicked", *(f"{arm},{reward},{number // 2},{reward}" for number, (arm, reward) in enumerate(ROWS))],
+    WEIGHTED: ["arm,reward,p_a,p_b", *(f"{arm},{reward},0.5,0.5" for arm, reward in ROWS)],
+    CERTAIN: ["arm,reward,p_a,p_b", *(f"{arm},{reward},{int(arm == 'a')},{int(arm == 'b')}" for arm, reward in ROWS)],
+    LONE: ["arm,reward,propensity", *(f"{arm},{reward},0.5" for arm, reward in ROWS)],
+    SINGLE: ["arm,reward", "a,1", "a,0"],
+}
 FAST = ["--method", "sample_mean", "--method", "shrinkage"]
 RUNS = {
     "debias": [
@@ -35,13 +47,20 @@ RUNS = {
         ["--example", "simulated", *FAST, "--tau", "fit", "--no-evaluate"],
         ["--example", "ecmo", *FAST, "--no-evaluate"],
         [*SIGNUPS, *FAST, "--no-evaluate"],
+        [LOG, *FAST, "--no-evaluate", "--cluster", "user"],
+        [LOG, *FAST, "--no-evaluate", "--policy", "thompson", "--delay", "2", "--policy-reward", "clicked"],
+        [WEIGHTED, *FAST, "--method", "propensity_weighting", "--no-evaluate"],
+        [WEIGHTED, *FAST, "--no-evaluate", "--policy", "thompson"],
+        [CERTAIN, *FAST, "--no-evaluate"],
+        [LONE, *FAST, "--no-evaluate", "--policy", "uniform"],
+        [SINGLE, *FAST, "--no-evaluate"],
     ],
     "simulate": [
         ["--policy", "greedy", *TWO, *SMALL],
         ["--policy", "greedy", *TWO, *SMALL, "--stop-difference", "1", "--choose-largest"],
     ],
     "evaluate": [["--policy", "greedy", *TWO, *SMALL, *FAST]],
-    "plan": [["--policy", "uniform", *TWO, "--steps", "8", "--trials", "32", "--paths", "128", "--half-width", "0.9"]],
+    "plan": [["--policy", "greedy", *PLANNED], ["--policy", "uniform", *PLANNED, "--half-width", "0.9", "--control", "0"]],
     "check": [["--policy", "epsilon-greedy"]],
     "reproduce": [["table1", "--trials", "20", "--out", "build/paper"]],
     "examples": [[]],
@@ -54,6 +73,8 @@ def documents(command: str) -> list[Any]:
     """What a command prints with `--json`, for each set of options."""
     from jaxbias.cli import main
 
+    for name, lines in FILES.items():
+        Path(name).write_text("\n".join(lines) + "\n")
     found = []
     for words in RUNS[command]:
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
@@ -69,7 +90,11 @@ def schema_of(values: list[Any], maps: set[str], place: str = "") -> dict[str, A
     kinds = sorted({kind_of(value) for value in values})
     if "integer" in kinds and "number" in kinds:
         kinds.remove("integer")
+    if "number" in kinds:  # a figure that does not exist, such as a standard error of one pull, is null
+        kinds = sorted({*kinds, "null"})
     schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    if place in ANYTHING:
+        return schema
     objects = [value for value in values if isinstance(value, dict)]
     if objects and place in maps:
         schema["additionalProperties"] = schema_of(

@@ -55,6 +55,8 @@ class Programs:
 
     def keep_in(self, folder: Path | None) -> None:
         """From now on programs are kept in this folder; None for not at all."""
+        if folder == self.folder:
+            return
         self.folder = folder
         self.loaded.clear()
         if folder is not None:

@@ -5,6 +5,7 @@ JAX is imported inside the commands, so that `--help` answers at once. Bad input
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 try:
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     TYPED.set(arguments)
     use_channels_of_parent()
-    command: Any = get_command(app)
+    command = _command()
     try:
         code = command.main(arguments or ["--help"], prog_name="jaxbias", standalone_mode=False)
     except USAGE_ERROR as error:
@@ -53,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # such as a full disk
         return _complain(str(error), code=2)
     return _complain("interrupted", code) if code == INTERRUPTED else code or 0
+
+
+@cache
+def _command() -> Any:
+    """Made once: it takes longer than reading a short log."""
+    return get_command(app)
 
 
 def _complain(message: str, code: int) -> int:

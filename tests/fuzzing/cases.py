@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+from functools import cache
 from typing import Any
 
 import typer.main
@@ -46,7 +47,9 @@ SLOW = {"wait", "coordinator", "num_processes", "process_id", "config", "weights
 def random_log(seed: int) -> tuple[bytes, str]:
     """The bytes of a file, and how its name ends."""
     rng = random.Random(seed)
-    kind = rng.randrange(6)
+    kind = rng.randrange(10)
+    if kind >= 6:
+        return _nearly_good(rng), ".csv"
     if kind == 0:
         return rng.randbytes(rng.choice([0, 1, 7, 100, 4000])), rng.choice([".csv", ".parquet", ".csv.gz", ".tsv"])
     content = _table(rng, rng.choice([",", ",", ",", ",", "\t", ";"]), proper=kind < 4)
@@ -61,15 +64,21 @@ def random_log(seed: int) -> tuple[bytes, str]:
     return content, suffix
 
 
-def _table(rng: random.Random, mark: str, proper: bool) -> str:
+def _nearly_good(rng: random.Random) -> bytes:
+    """Most of these are read, so that what comes after reading is tried too."""
+    content = _table(rng, ",", proper=True, damaged=0.002).encode()
+    return _damage(rng, content) if content and rng.random() < 0.3 else content
+
+
+def _table(rng: random.Random, mark: str, proper: bool, damaged: float = 0.02) -> str:
     header = rng.choice(HEADERS[:4] if rng.random() < 0.7 else HEADERS)
     good = {"arm": "ab", "reward": "01", "p_a": ["0.5"], "p_b": ["0.5"], "pulls": "23", "successes": "01", "propensity": ["0.5"]}
     rows = [header]
     for number in range(rng.choice([0, 1, 2, 6, 12, 12, 12])):
         row = [rng.choice(good.get(name, [str(number // 2)])) if proper else rng.choice(CELLS) for name in header]
-        if row and rng.random() < 0.02:
+        if row and rng.random() < damaged:
             row[rng.randrange(len(row))] = rng.choice(CELLS)
-        if rng.random() < 0.02:
+        if rng.random() < damaged:
             row = row[:-1] if rng.random() < 0.5 else [*row, rng.choice(CELLS)]
         rows.append(row)
     ending = rng.choice(["\n", "\n", "\r\n", "\r"])
@@ -109,10 +118,15 @@ def _parquet(rng: random.Random) -> bytes:
     return _damage(rng, content) if rng.random() < 0.5 else content
 
 
+@cache
+def _commands() -> Any:
+    return typer.main.get_command(app)
+
+
 def random_options(seed: int, log: str) -> list[str]:
     """Arguments of the command line, most of them wrong; what would compute for long is kept small."""
     rng = random.Random(seed)
-    commands: Any = typer.main.get_command(app)
+    commands = _commands()
     name = rng.choice(["debias"] * 5 + ["simulate"] * 4 + ["evaluate", "plan", "check", "propensities", "presets", "examples"])
     command = commands.commands[name]
     small = {
@@ -129,6 +143,7 @@ def random_options(seed: int, log: str) -> list[str]:
         words += ["--policy", rng.choice(list(PolicyName))]
     for parameter in rng.sample(usable, min(len(usable), rng.choice([0, 1, 1, 2, 3, 5]))):
         words += _one(rng, parameter)
+    words += ["--json"] if rng.random() < 0.5 else []
     return [str(word) for word in words]
 
 

@@ -13,6 +13,8 @@ from jaxtyping import Array, Float
 
 ENOUGH = 0.5  # the effective share of the samples above which what is known of their covariance is worth more than it costs
 
+FEWEST_FREEDOM = 3.0  # degrees of freedom of the Monte Carlo error: with two or fewer Student's t has no variance
+
 
 class Samples(NamedTuple):
     """Samples in groups: samples of different groups at the same place are independent (pairs of paths, or chains).
@@ -94,9 +96,24 @@ def moments_at(samples: Samples, tilt: Float[Array, " arms"]) -> SampleMoments:
         log_normaliser=samples.constant + jax.nn.logsumexp(log_weight) - log_size,
         total=total + samples.known @ tilt,
         covariance=weighted @ centred.reshape(total.shape[0], -1).T + samples.known,
-        error=by_group @ by_group.T,
+        error=_error(by_group, jnp.sum(share, axis=0)),
         effective=_effective(share),
     )
+
+
+def _error(by_group: Float[Array, "arms groups"], weight: Float[Array, " groups"]) -> Float[Array, "arms arms"]:
+    """Covariance of the Monte Carlo error, from what each group has moved the average by; nothing where there is one group.
+
+    The average without group g is `by_group[g] / (1 - weight[g])` off the average of all, however uneven the groups are: the
+    jackknife. It is itself uncertain: it is multiplied by the variance of Student's t with as many degrees of freedom as the
+    weights leave, so that 1.96 times its root covers 95%.
+    """
+    groups = weight.shape[0]
+    if groups == 1:
+        return jnp.zeros((by_group.shape[0],) * 2, by_group.dtype)
+    apart = by_group / jnp.maximum(1 - weight, jnp.finfo(weight.dtype).eps)[None]
+    freedom = jnp.maximum(1 / jnp.sum(jnp.square(weight)) - 1, FEWEST_FREEDOM)
+    return (groups - 1) / groups * freedom / (freedom - 2) * apart @ apart.T
 
 
 def _shares(log_weight: Float[Array, "members groups"]) -> Float[Array, "members groups"]:

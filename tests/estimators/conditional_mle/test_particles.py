@@ -22,7 +22,7 @@ MANY = 2**14
 
 @partial(compiled, static=("tables",))
 def moments_of_particles(policy, family, history, mean, tables=None):
-    samples = sample_particles(jax.random.key(0), policy, family, record_of(history), mean, MANY, tables)
+    samples = sample_particles(jax.random.key(1), policy, family, record_of(history), mean, MANY, tables)
     return moments_at(samples, jnp.zeros_like(mean))
 
 
@@ -33,10 +33,10 @@ def moments_of_counts(policy, history, mean, shape, nodes):
 
 
 def agree(found, expected, log_normaliser):
-    """Expected sums within 5 of the Monte Carlo errors that 16 groups say (of Student's t, one in 6,000), which are small."""
+    """Expected sums within 4 of the Monte Carlo errors that 16 groups say, which are small."""
     error = np.sqrt(np.diag(found.error))
     assert (error < 0.2 * np.sqrt(np.diag(found.covariance))).all()
-    assert (np.abs(np.asarray(found.total) - expected) < 5 * error).all()
+    assert (np.abs(np.asarray(found.total) - expected) < 4 * error).all()
     assert abs(float(found.log_normaliser) - float(log_normaliser)) < 0.1
 
 
@@ -52,6 +52,28 @@ def test_equals_the_recursion(policy):
     drawn = moments_of_particles(policy, jb.Bernoulli(), history, mean, tables=tables)
     agree(drawn, exact.total, exact.log_normaliser)
     np.testing.assert_allclose(drawn.covariance, exact.covariance, rtol=0.1, atol=0.2)
+
+
+@pytest.mark.slow
+def test_their_errors_are_those_of_repeated_keys():
+    """Few particles, so that the groups are uneven: intervals of 1.96 reported errors hold the exact sums in 95% of 300 keys.
+
+    By the plain sum of squares over groups they did in 83 and 86%.
+    """
+    policy, mean, number, keys = jb.Greedy(tau=0.1), jnp.array([0.35, 0.4]), 1024, 300
+    history = jb.simulate(jax.random.key(2), policy, jb.Bernoulli(), [0.3, 0.4], num_steps=200)
+    shape = tuple(table_sizes(np.asarray(history.statistics.pulls)[None], np.asarray(history.statistics.total)[None])[0].tolist())
+    exact = moments_of_counts(policy, history, mean, shape=shape, nodes=None)
+
+    def run(key):
+        samples = sample_particles(key, policy, jb.Bernoulli(), record_of(history), mean, number)
+        found = moments_at(samples, jnp.zeros_like(mean))
+        return found.total - exact.total, jnp.sqrt(jnp.diag(found.error))
+
+    off, error = jax.jit(lambda keys: jax.lax.map(run, keys, batch_size=40))(jax.random.split(jax.random.key(7), keys))
+    covered = np.mean(np.abs(off) < 1.96 * error, axis=0)
+    assert (np.abs(covered - 0.95) < 3 * np.sqrt(0.95 * 0.05 / keys)).all(), covered
+    assert (np.sqrt(np.mean(np.square(off / error), axis=0)) < 1.25).all()
 
 
 def weights_of(policy, history, paths):
@@ -81,7 +103,7 @@ def test_a_policy_with_a_state_of_its_own():
     prior = np.log(np.where(paths == 1, estimate.mean[arms], 1 - estimate.mean[arms])).sum(axis=1)
     left = expected_sums(history, paths, weights_of(policy, history, paths) + prior)  # zero at the maximum
     score_error = np.asarray(estimate.diagnostics["monte_carlo_error"] / estimate.stderr**2 * estimate.mean * (1 - estimate.mean))
-    assert (np.abs(left) < 5 * score_error).all()
+    assert (np.abs(left) < 4 * score_error).all()
 
 
 def test_poisson_against_every_path():
