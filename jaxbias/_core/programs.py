@@ -39,7 +39,7 @@ FILE = "{}.program"
 MOST_FILES = 1000  # in the folder: of some thirty kinds of logs; 200 kB each on average
 # XLA's older code generator for CPUs: it compiles in 0.6 of the time, and what it makes runs as fast. The last bit of a result
 # may depend on the number of trials that are computed together, and differ from what `jit` gives.
-QUICK = {"xla_cpu_use_fusion_emitters": False}
+QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 
 
 class Indescribable(Exception):
