@@ -58,6 +58,7 @@ RUNS = {
     "simulate": [
         ["--policy", "greedy", *TWO, *SMALL],
         ["--policy", "greedy", *TWO, *SMALL, "--stop-difference", "1", "--choose-largest"],
+        ["--policy", "greedy", *TWO, *SMALL, "--stop-difference", "1"],
     ],
     "evaluate": [["--policy", "greedy", *TWO, *SMALL, *FAST]],
     "plan": [["--policy", "greedy", *PLANNED], ["--policy", "uniform", *PLANNED, "--half-width", "0.9", "--control", "0"]],

@@ -1,7 +1,7 @@
 """The tables of the validation pages, by `jb.evaluate`: `python docs/make_validation.py` measures them and writes the pages.
 
     python docs/make_validation.py                          # measure what is not in figures.json yet, then write every page
-    python docs/make_validation.py --again                  # measure everything again (not timed as a whole)
+    python docs/make_validation.py --again                  # measure everything again: up to two minutes a cell
     python docs/make_validation.py --again --only shrinkage # one method
     python docs/make_validation.py --write                  # write the pages from figures.json, measure nothing
 

@@ -4,11 +4,19 @@ The public names are in `__init__.pyi`. Each is loaded when it is first used, so
 importing JAX.
 """
 
+import os
+import sys
 from typing import Any
 
-import lazy_loader
+_PROGRAM = os.path.basename(sys.argv[0]).removesuffix(".exe") if sys.argv else ""
+if _PROGRAM == "jaxbias" or (_PROGRAM == "-m" and "jaxbias" in sys.orig_argv):  # Ctrl-C ends the program while it imports too
+    from jaxbias._core.interrupting import end_on_interrupt
 
-from jaxbias._core.version import __version__ as __version__
+    end_on_interrupt()
+
+import lazy_loader  # noqa: E402
+
+from jaxbias._core.version import __version__ as __version__  # noqa: E402
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -68,6 +69,24 @@ def test_a_fork_says_so_instead_of_hanging():
     words = os.read(reading, 1000).decode()
     assert words.startswith("this process is a fork of one that has used JAX, in which JAX hangs; start processes with")
     assert not door._Process.forked
+
+
+@pytest.mark.parametrize("started", ["module", "script"])
+def test_an_interrupt_while_the_package_is_imported(started, tmp_path):
+    """Ctrl-C during the first import that the package makes."""
+    (tmp_path / "lazy_loader.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(20)\n")
+    script = tmp_path / "jaxbias"
+    script.write_text("import sys\nfrom jaxbias.__main__ import main\nsys.exit(main())\n")
+    words = {"module": ["-m", "jaxbias"], "script": [str(script)]}[started]
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])])
+    script = (
+        "import signal, sys, os; signal.signal(signal.SIGINT, signal.default_int_handler); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", script, sys.executable, *words, "--help"]  # a shell in the background ignores interrupts
+    found = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "jaxbias: interrupted\n")
 
 
 def start(*words, folder):

@@ -26,6 +26,8 @@ from jaxbias.rewards import Bernoulli, Family, Normal
 
 TOLERANCE = 1e-4  # of a probability: ten times the error of the quadrature behind Thompson's
 LONGEST = 12  # steps in a history: enough for every pattern of pulls that matters, short enough to read
+MOST_ARMS = 1000  # a history pulls each arm twice: 10,000 of them take a minute
+MOST_CASES = 10**8  # times arms: half a GB for their probabilities
 
 
 class Condition(enum.StrEnum):
@@ -181,10 +183,10 @@ def _result(
 
 
 def _cases(key: PRNGKeyArray, policy: Policy, num_arms: int, num_cases: int, family: Family | None) -> Cases:
-    if num_arms < 2:
-        raise ArgumentError("num_arms", num_arms, "2 or more, as a choice needs two arms")
-    if num_cases < 1:
-        raise ArgumentError("num_cases", num_cases, "1 or more")
+    if not 2 <= num_arms <= MOST_ARMS:
+        raise ArgumentError("num_arms", num_arms, f"2 to {MOST_ARMS}, as a choice needs two arms")
+    if not 1 <= num_cases <= MOST_CASES // num_arms:
+        raise ArgumentError("num_cases", num_cases, f"1 to {MOST_CASES // num_arms} with {num_arms} arms")
     completed = check_policy(policy, num_arms)
     if family is None:
         family = Bernoulli() if completed.unit_rewards else Normal()

@@ -54,13 +54,33 @@ def open_file(source: Any) -> Iterator[RawFile]:
     """Opens a path, "-" for standard input, or an open file; a failure to read it becomes a `LogError`."""
     name, short_name = _names(source)
     try:
-        with _open(source) as file:
+        with _open(source) as file, _unchanged(name, file):
             yield RawFile(name=name, short_name=short_name, content=file)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise LogError(subject=name, problem=DAMAGED_GZIP, remedy="compress or copy it again") from error
     except OSError as error:
         problem = f"cannot be read ({error.strerror or error})"
         raise LogError(subject=name, problem=problem, allowed=FORMATS) from error
+
+
+@contextlib.contextmanager
+def _unchanged(name: str, file: Any) -> Iterator[None]:
+    """Refuses a file that was written to while it was read, whatever was read of it: half of a row may look like a whole one."""
+    before = _version(file)
+    try:
+        yield
+    finally:
+        if _version(file) != before:
+            remedy = "copy it and read the copy, or try again when nothing writes to it"
+            raise LogError(subject=name, problem="was changed while it was read", remedy=remedy)
+
+
+def _version(file: Any) -> tuple[int, int] | None:
+    """Size and time of the last change; None of bytes in memory. A file that is replaced as a whole stays what it was."""
+    if isinstance(file, io.BytesIO):
+        return None
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
 
 
 def _is_standard_input(source: Any) -> bool:

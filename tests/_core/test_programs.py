@@ -107,6 +107,15 @@ def test_logs_spread_over_devices(folder, monkeypatch):
     np.testing.assert_array_equal(run().mean, expected.mean)
 
 
+def test_quick_programs_are_not_those_of_simulations_in_chunks(folder):
+    """XLA's older code generator gives bits that depend on the size of a chunk."""
+    assert programs._options() == programs.QUICK  # this release of XLA knows them
+    wide = dict(policy=jb.Greedy(), family=jb.Normal(), mean=np.linspace(1, 0, 40), num_steps=50, num_trials=3000)
+    one, other = (jb.measure_bias(jax.random.key(0), chunk_size=size, progress=False, **wide) for size in (None, 512))
+    assert len(list(folder.iterdir())) > 1
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
 def test_the_oldest_files_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "MOST_FILES", 2)
     for age, name in enumerate(("newest", "newer", "old", "oldest")):

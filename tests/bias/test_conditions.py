@@ -130,8 +130,13 @@ def test_a_counterexample_can_be_replayed(check, policy):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: jb.bias.check_exploit(KEY, jb.Greedy(), num_arms=1), "num_arms is 1; it must be 2 or more"),
-        (lambda: jb.bias.check_iio(KEY, jb.Greedy(), num_cases=0), "num_cases is 0; it must be 1 or more"),
+        (lambda: jb.bias.check_exploit(KEY, jb.Greedy(), num_arms=1), "num_arms is 1; it must be 2 to 1000"),
+        (
+            lambda: jb.bias.check_exploit(KEY, jb.EpsilonGreedy(), num_arms=10**20),
+            "num_arms is 100000000000000000000; it must be 2",
+        ),
+        (lambda: jb.bias.check_iio(KEY, jb.Greedy(), num_cases=10**9), "num_cases is 1000000000; it must be 1 to 33333333 with"),
+        (lambda: jb.bias.check_iio(KEY, jb.Greedy(), num_cases=0), "num_cases is 0; it must be 1 to 33333333"),
         (lambda: jb.bias.check_iio(KEY, jb.Greedy(), form="strict"), "form is 'strict'; it must be 'conditional' or 'pathwise'"),
         (
             lambda: jb.bias.check_exploit(KEY, jb.policies.PlayTheWinner(), family=jb.Normal(sigma=9.0), num_cases=CASES),

@@ -13,7 +13,7 @@ import pytest
 
 import jaxbias as jb
 from jaxbias._core.errors import ArgumentError
-from jaxbias.logs import Log, read_log, to_arviz, write_log
+from jaxbias.logs import Log, files, read_log, to_arviz, write_log
 from jaxbias.logs.delimited import ROWS
 from jaxbias.logs.errors import LogError, library_name
 from jaxbias.logs.notes import Note, NoteKind
@@ -601,3 +601,25 @@ def test_without_arviz(monkeypatch):
 def test_samples_of_the_wrong_shape(samples, stats, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         to_arviz(samples, stats)
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["whole", "damaged"])
+def test_a_file_that_is_written_to_while_it_is_read(damaged, tmp_path, monkeypatch):
+    """A row is added, or half of one: neither a log nor a complaint about the half."""
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\na,1\nb,0\n")
+    read = files.Text.read
+
+    def read_and_write(text, size=-1):
+        found = read(text, size)
+        if found:
+            with path.open("a") as file:
+                file.write('"a' if damaged else "a,1\n")
+        return found
+
+    monkeypatch.setattr(files.Text, "read", read_and_write)
+    with pytest.raises(LogError, match=r"log.csv was changed while it was read; copy it and read the copy, or try again when"):
+        jb.read_log(path)
+    monkeypatch.undo()
+    path.write_text("arm,reward\na,1\nb,0\n")
+    assert jb.read_log(path).history.num_steps == 2

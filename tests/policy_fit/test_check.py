@@ -184,3 +184,17 @@ def test_near_ties_that_float32_decided_are_no_misfit():
         assert np.isneginf(replayed[np.arange(5, 40_000), same.arms[5:]]).any()  # or it would show nothing
         assert jb.check_fit(jax.random.key(2), same, jb.LilUCB()).verdict == room.Verdict.FITS
         assert jb.check_fit(jax.random.key(2), same, jb.UCB1()).verdict == room.Verdict.IMPOSSIBLE
+
+
+@pytest.mark.parametrize("steps", [5_000, 20_000])
+@pytest.mark.parametrize(
+    "policy", [jb.Uniform(), jb.EpsilonGreedy(epsilon=1.0), jb.Exp3(gamma=1.0)], ids=["uniform", "greedy", "exp3"]
+)
+def test_where_every_choice_has_the_same_probability_nothing_varies(policy, steps, x64):
+    """The log-probability is the same in every log: what rounding makes of it must not be taken for a spread."""
+    family, mean = (jb.Bernoulli(), [0.5, 0.5, 0.5]) if policy == jb.Exp3(gamma=1.0) else (jb.Normal(), [0.0, 0.0, 0.0])
+    history = jb.simulate(jax.random.key(0), policy, family, mean, num_steps=steps)
+    fit = jb.check_fit(jax.random.key(1), history, policy)
+    assert fit.fits
+    assert fit.p_value > 0.05
+    assert fit.log_prob == pytest.approx(-fit.choices * np.log(3), rel=1e-4)
