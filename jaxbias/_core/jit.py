@@ -69,8 +69,8 @@ def compiled(
         function: what is compiled.
         static: names of arguments to be known before compilation.
         pads: names of arguments that are padded, where they are known now: logs of about the same length share a program.
-        quick: whether a program that is kept on disk is compiled faster. Not for simulations in chunks: their bits would depend
-            on the size of a chunk.
+        quick: whether a program that is kept on disk is compiled faster. Not for simulations: they run long, and have the same
+            bits with the cache and without.
     """
     parameters = inspect.signature(function).parameters
     names = tuple(parameters)
