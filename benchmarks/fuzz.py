@@ -79,7 +79,7 @@ def judge(code: Any, err: str) -> str:
     return f"standard error: {err}" if any(not line.startswith("jaxbias: ") for line in lines) else ""
 
 
-def judge_document(command: str, code: int, text: str) -> str:
+def judge_document(command: str, code: int | None, text: str) -> str:
     """What is wrong with what `--json` printed on standard output: one document, or nothing at all if there is an error."""
     if code == 2:
         return f"exit code 2, and standard output: {text}" if text else ""

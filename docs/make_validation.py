@@ -1,7 +1,7 @@
 """The tables of the validation pages, by `jb.evaluate`: `python docs/make_validation.py` measures them and writes the pages.
 
     python docs/make_validation.py                          # measure what is not in figures.json yet, then write every page
-    python docs/make_validation.py --again                  # measure everything again (about half an hour of processor time)
+    python docs/make_validation.py --again                  # measure everything again: up to two minutes a cell
     python docs/make_validation.py --again --only shrinkage # one method
     python docs/make_validation.py --write                  # write the pages from figures.json, measure nothing
 
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent / "validation"
 FIGURES = FOLDER / "figures.json"
 FIVE = (1.0, 0.75, 0.5, 0.38, 0.25)
 THREE = (1.0, 0.75, 0.5)
-NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 500, Cost.WEIGHTED_PATHS: 200}
+NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 200, Cost.WEIGHTED_PATHS: 200}
 OWN_TRIALS = {"unbiased": 40}  # its Markov chains take seconds for each log
 NOT_MEASURED = {  # minutes for each figure, or more
     **{(cell, "unbiased"): "not measured: it takes minutes" for cell in ("thompson", "clicks", "batches", "wrong")},

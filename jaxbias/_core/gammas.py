@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from jaxbias._core.layout import materialize
 from jaxbias._core.randomness import normal
 
 
@@ -49,6 +50,7 @@ def _proposal(key: PRNGKeyArray, number: Array, offset: Float[Array, "*shape"]) 
     """
     x = normal(jax.random.fold_in(key, number), offset.shape, offset.dtype)
     uniform = 1 - jax.random.uniform(jax.random.fold_in(key, number + 1), offset.shape, offset.dtype)  # never 0
+    x, uniform = materialize((x, uniform))  # or XLA draws them once for each of the two results
     root = 1 + x / (3 * jnp.sqrt(offset))
     cube = jnp.where(root > 0, root, 1) ** 3
     log_cube = jnp.log(cube)

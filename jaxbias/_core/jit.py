@@ -61,7 +61,7 @@ def join_numbers(numbers: list[Any], frame: Frame) -> Any:
 
 
 def compiled(
-    function: Callable[Parameters, Result], static: tuple[str, ...] = (), pads: tuple[str, ...] = ()
+    function: Callable[Parameters, Result], static: tuple[str, ...] = (), pads: tuple[str, ...] = (), quick: bool = True
 ) -> Callable[Parameters, Result]:
     """`jit` that traces the numbers and arrays in the arguments.
 
@@ -69,6 +69,8 @@ def compiled(
         function: what is compiled.
         static: names of arguments to be known before compilation.
         pads: names of arguments that are padded, where they are known now: logs of about the same length share a program.
+        quick: whether a program that is kept on disk is compiled faster. Not for simulations: they run long, and have the same
+            bits with the cache and without.
     """
     parameters = inspect.signature(function).parameters
     names = tuple(parameters)
@@ -91,7 +93,7 @@ def compiled(
     @wraps(function)
     def outer(*args: Any, **kwargs: Any) -> Any:
         frame, fixed, numbers = divide(*args, **kwargs)
-        return PROGRAMS.run(function, inner, (frame, fixed), numbers)
+        return PROGRAMS.run(function, inner, (frame, fixed), numbers, quick)
 
     outer.lower = lambda *args, **kwargs: inner.lower(*divide(*args, **kwargs))  # pyright: ignore  (as of `jit`)
     outer.cache_size = inner._cache_size  # pyright: ignore  (how often it was compiled, for tests)

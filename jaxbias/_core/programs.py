@@ -37,6 +37,9 @@ PLAIN = (bool, int, float, str, bytes, type(None))
 TRACED_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_debug_nans")
 FILE = "{}.program"
 MOST_FILES = 1000  # in the folder: of some thirty kinds of logs; 200 kB each on average
+# XLA's older code generator for CPUs: it compiles in 0.6 of the time, and what it makes runs as fast. The last bits of a result
+# may differ from those that `jit` gives.
+QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 
 
 class Indescribable(Exception):
@@ -59,8 +62,10 @@ class Programs:
         if folder is not None:
             _remove_oldest(folder)
 
-    def run(self, function: Callable[..., Any], jitted: Any, static: tuple[Any, ...], numbers: list[Any]) -> Any:
-        """`jitted(*static, numbers)`, by a program from the folder where there is one."""
+    def run(
+        self, function: Callable[..., Any], jitted: Any, static: tuple[Any, ...], numbers: list[Any], quick: bool = True
+    ) -> Any:
+        """`jitted(*static, numbers)`, by a program from the folder where there is one; with `quick`, one compiled faster."""
         traced = any(isinstance(one, Tracer) for one in numbers)
         if not traced and CROWDING.is_near():
             self.loaded.clear()
@@ -69,11 +74,13 @@ class Programs:
             return jitted(*static, numbers)
         key = (function, *static, tuple(map(_kind, numbers)), _settings())
         if key not in self.loaded:
-            self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:])
+            self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:], quick)
             CROWDING.program_made()
         return self.loaded[key](numbers)
 
-    def _find(self, function: Any, jitted: Any, static: tuple[Any, ...], numbers: list[Any], kinds: Any) -> Callable[..., Any]:
+    def _find(
+        self, function: Any, jitted: Any, static: tuple[Any, ...], numbers: list[Any], kinds: Any, quick: bool
+    ) -> Callable[..., Any]:
         ordinary = partial(jitted, *static)
         assert self.folder is not None
         try:
@@ -88,7 +95,7 @@ class Programs:
                 return _load(content) if content else ordinary
             except Exception:  # a file of another release, or half of one: it is made again
                 path.unlink(missing_ok=True)
-        program = _compile(jitted, static, numbers)
+        program = _compile(jitted, static, numbers, quick)
         try:
             content = _dump(program)
         except Exception:  # not every program can be kept: an empty file says so, and JAX's own cache has it next time
@@ -187,13 +194,23 @@ def _machine() -> tuple[Any, ...]:
     return (*versions, os.environ.get("XLA_FLAGS", ""), devices[0].device_kind, len(devices))
 
 
-def _compile(jitted: Any, static: tuple[Any, ...], numbers: list[Any]) -> Any:
+@cache
+def _options() -> dict[str, Any] | None:
+    """For programs that are compiled faster, if this release of XLA knows them."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options=QUICK)
+    except RuntimeError:
+        return None
+    return QUICK
+
+
+def _compile(jitted: Any, static: tuple[Any, ...], numbers: list[Any], quick: bool) -> Any:
     """Compiled here: what JAX's own cache gives on a CPU cannot be written to a file again."""
     lowered, is_used = jitted.lower(*static, numbers), jax.config.jax_enable_compilation_cache  # pyright: ignore
     try:
         jax.config.update("jax_enable_compilation_cache", False)
         compilation_cache.reset_cache()  # so that it reads the setting
-        return lowered.compile()
+        return lowered.compile(compiler_options=_options() if quick else None)
     finally:
         jax.config.update("jax_enable_compilation_cache", is_used)
         compilation_cache.reset_cache()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from jaxbias._core.errors import ArgumentError
-from jaxbias.analysis.best_arm import quantile_of
+from jaxbias.analysis.best_arm import quantiles_of
 from jaxbias.analysis.findings import Assumed, Assumption
 from jaxbias.estimators.compare import Comparison
 from jaxbias.estimators.estimate import Estimate
@@ -52,6 +52,6 @@ def assume_sigma(comparison: Comparison, method: str, family: UnknownSigma, with
         return Assumption(Assumed.SIGMA_WITHIN_ARMS, each=each, sigma=np.atleast_1d(within), taken_by=taken_by)
     sigma, stderr = (np.atleast_1d(estimate.diagnostics[name]) for name in ("sigma", "sigma_stderr"))
     # On the scale of the logarithm, as sigma is positive.
-    ratio = np.exp([quantile_of(estimate, [arm], comparison.level) * part for arm, part in enumerate(stderr / sigma)])
+    ratio = np.exp(quantiles_of(estimate, np.arange(len(stderr))[:, None], comparison.level) * stderr / sigma)
     ends = {"lower": sigma / ratio, "upper": sigma * ratio}
     return Assumption(Assumed.SIGMA_ESTIMATED, method=method, each=each, sigma=sigma, **ends)

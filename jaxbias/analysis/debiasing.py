@@ -180,7 +180,7 @@ def _analyse(key: PRNGKeyArray, log: Log, policy: Any, family: Any, request: Req
         evaluation=evaluation,
         recommended=recommended,
         bias=_bias(bias_key, history, policy, family, estimate.mean, request) if _can_simulate(fit, recommended) else None,
-        best=find_best_arm(estimate, request.level),
+        best=find_best_arm(estimate, request.level, decisions and decisions.ahead),
         few_pulls=find_few_pulls(comparison, family),
         assumptions=assumptions,
         distrust=_distrust(fit, recommended, comparison, weights),

@@ -41,6 +41,21 @@ class Value(NamedTuple):
     under_best_upper: float
 
 
+class Ahead(NamedTuple):
+    """How far the arm with the largest sample mean is ahead of every other, by simulated tests.
+
+    Fields:
+        leader: that arm.
+        lower, upper: (arms,), the interval of its mean less the other arm's, each by itself; not a number at the leader.
+        may_be_best: the arms that are not rejected by two-sided tests that share the error, and the leader.
+    """
+
+    leader: int
+    lower: np.ndarray
+    upper: np.ndarray
+    may_be_best: tuple[int, ...]
+
+
 class Decisions(NamedTuple):
     """What a log says for a decision.
 
@@ -49,7 +64,7 @@ class Decisions(NamedTuple):
         contrasts: every arm against it; None without a control.
         simulated: whether they are tests by simulation; otherwise they are confidence sequences, which need no policy.
         best_probability: of each arm, that it has the largest mean, given the log, under the prior of `shrinkage`.
-        may_be_best: the arms that a test against the leading one does not reject; None where the policy cannot be simulated.
+        ahead: the tests of the leading arm against every other; None where the policy cannot be simulated.
         value: what the policy earned; None likewise.
     """
 
@@ -57,7 +72,7 @@ class Decisions(NamedTuple):
     contrasts: Contrasts | None
     simulated: bool
     best_probability: np.ndarray | None
-    may_be_best: tuple[int, ...] | None
+    ahead: Ahead | None
     value: Value | None
 
 
@@ -104,8 +119,8 @@ def decide(
         found = contrasts(keys[0], history, policy, family, control, **options)
     elif control is not None:
         found = _sequence(history, family, control, level)
-    best, value = _simulated_tests(keys[1], history, policy, family, **options) if simulated else (None, None)
-    return Decisions(control, found, simulated, _best_probability(history, family), best, value)
+    ahead, value = _simulated_tests(keys[1], history, policy, family, **options) if simulated else (None, None)
+    return Decisions(control, found, simulated, _best_probability(history, family), ahead, value)
 
 
 def _sequence(history: History, family: Any, control: int, level: float) -> Contrasts:
@@ -154,8 +169,8 @@ def _best_probability(history: History, family: Any) -> np.ndarray | None:
 
 def _simulated_tests(
     key: PRNGKeyArray, history: History, policy: Any, family: Any, level: float, num_paths: int, **ending: Any
-) -> tuple[tuple[int, ...] | None, Value | None]:
-    """The arms that may be the best, and what the policy earned, from one set of paths."""
+) -> tuple[Ahead | None, Value | None]:
+    """How far the leading arm is ahead, and what the policy earned, from one set of paths."""
     pulls, means, num_arms = np.asarray(history.statistics.pulls), np.asarray(history.statistics.mean), history.num_arms
     if num_arms < 2:
         return None, None
@@ -166,11 +181,25 @@ def _simulated_tests(
     if valued:
         weights = np.vstack([weights, share - 1 / num_arms, share[None] - np.eye(num_arms)])
     found = test_inversion(key, history, policy, family, contrast=weights, num_paths=num_paths, level=level, **ending)
-    # Each test against the leader has its share of the error, so that the best arm is kept with probability `level` at least.
-    rejected = np.asarray(found.diagnostics["p_less"])[: len(others)] * len(others) < 1 - level
-    kept = {leader, *(arm for arm, out in zip(others, rejected, strict=True) if not out and pulls[arm] > 0)}
-    rest = [np.asarray(part, np.float64)[len(others) :] for part in (found.mean, found.lower, found.upper)]
-    return tuple(sorted(kept)), _value(history, *rest) if valued else None
+    middle, lower, upper = (np.asarray(part, np.float64) for part in (found.mean, found.lower, found.upper))
+    rest = [part[len(others) :] for part in (middle, lower, upper)]
+    tests = np.asarray(found.diagnostics["p_less"])[: len(others)], lower[: len(others)], upper[: len(others)]
+    return _ahead(pulls, leader, others, *tests, level), _value(history, *rest) if valued else None
+
+
+def _ahead(
+    pulls: np.ndarray, leader: int, others: list[int], p_less: np.ndarray, lower: np.ndarray, upper: np.ndarray, level: float
+) -> Ahead:
+    """From the tests of every other arm's mean less the leader's.
+
+    Each has its share of the error, so that the best arm is kept with probability `level` at least. They are two-sided like the
+    intervals: an arm that is ruled out is one whose interval does not include 0.
+    """
+    ruled_out = (2 * p_less * len(others) < 1 - level) & (upper < 0)
+    kept = {leader, *(arm for arm, out in zip(others, ruled_out, strict=True) if not out and pulls[arm] > 0)}
+    ends = np.full((2, len(pulls)), np.nan)
+    ends[:, others] = -upper, -lower
+    return Ahead(leader, *ends, may_be_best=tuple(sorted(kept)))
 
 
 def _value(history: History, middle: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Value:

@@ -90,7 +90,16 @@ class Recommendation(NamedTuple):
 
 
 class BestArm(NamedTuple):
-    """The arm with the largest recommended estimate, and its margin over the next one."""
+    """The arm with the largest recommended estimate, and its margin over the next one.
+
+    Fields:
+        arm: it.
+        runner_up: the arm with the second largest estimate.
+        margin: the difference of the two estimates.
+        stderr: of the margin.
+        lower, upper: the interval of the margin: by a simulated test where there is one, otherwise from the two estimates.
+        rivals: the other arms that may be the best.
+    """
 
     arm: int
     runner_up: int
@@ -98,11 +107,12 @@ class BestArm(NamedTuple):
     stderr: float
     lower: float
     upper: float
+    rivals: tuple[int, ...]
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval of the margin is above zero."""
-        return self.lower > 0
+        """Whether every other arm is ruled out."""
+        return not self.rivals
 
 
 class LowerBound(NamedTuple):

@@ -22,7 +22,8 @@ INTERVAL_WORK = 2**27  # likewise of intervals, which need their tails, and simu
 MOST_WORK = 2**31  # likewise, beyond which a method is left out: two minutes each time
 LITTLE_WORK = 2**26  # likewise, that a method may take which cannot help: some seconds
 INTEGRALS = 2**14  # log-probabilities in units of a closed form, for which paths are run unasked: a minute; beyond, many minutes
-NUMBERS = 2**19  # steps x arms of a log whose paths are weighted: 6 GB in all; 20,000 steps of 500 arms asked for 120 GB
+NUMBERS = 2**18  # steps x arms of a log of Normal rewards whose paths are weighted: 3 GB and half a minute
+PARTICLES = 2**16  # likewise of other rewards, whose particles are simulated again in every round: half a minute, two rounds
 BIAS_WORK = 2**27  # of the trials of the estimated bias: a few seconds
 BIAS_TRIALS = 2**14  # of it, at most: a Monte Carlo error of a hundredth of a sample mean's spread
 EVALUATION_WORK = 2**27  # of all paths with which one method estimates all logs of an evaluation: a few seconds
@@ -116,9 +117,12 @@ def _slow_paths(history: History, policy: Any, family: Any, fit: PolicyFit | Non
 def _slow_integrals(history: History, policy: Any, family: Any) -> dict[str, ArgumentError]:
     """The methods that weight paths by the policy's log-probabilities: where that takes minutes, or the memory of a machine."""
     weigh = [name for name, method in METHODS.items() if method.cost is Cost.WEIGHTED_PATHS]
-    if (numbers := history.num_steps * history.num_arms) > NUMBERS:
-        allowed = f"at most {NUMBERS:,}, because this method keeps that much for each of thousands of paths"
-        return dict.fromkeys(weigh, ArgumentError("log", allowed=allowed, subject="rows times arms", problem=f"is {numbers:,}"))
+    most = NUMBERS if isinstance(family, Normal | UnknownSigma) else PARTICLES
+    if (numbers := history.num_steps * history.num_arms) > most:
+        allowed = f"at most {most:,}, because this method weighs every step of thousands of paths"
+        remedy = "ask for the method by name to run it anyway"
+        reason = ArgumentError("log", allowed=allowed, subject="rows times arms", problem=f"is {numbers:,}", remedy=remedy)
+        return dict.fromkeys(weigh, reason)
     cost = 1.0 if policy is None else complete_policy(policy).log_prob_cost(history.num_arms)
     looks = history.num_steps
     if history.batch_sizes is not None and isinstance(family, Normal | UnknownSigma):

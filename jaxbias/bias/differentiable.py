@@ -61,7 +61,7 @@ def expected_figures(
     return _expected(problem, root, num_steps, num_trials, make_batching(batch_size, "independent", num_steps))
 
 
-@partial(compiled, static=("num_steps", "num_trials", "batching"))
+@partial(compiled, static=("num_steps", "num_trials", "batching"), quick=False)
 def _expected(problem: Problem, root: UInt[Array, "2"], num_steps: int, num_trials: int, batching: Batching) -> Figures:
     """The average figures, with the rule for their derivative: one simulation gives both.
 

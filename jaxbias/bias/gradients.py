@@ -102,7 +102,7 @@ def measure_gradient(
     return _summarise(merged, own, problem, num_trials)
 
 
-@partial(compiled, static=("num_steps", "size", "batching", "baseline", "mesh"))
+@partial(compiled, static=("num_steps", "size", "batching", "baseline", "mesh"), quick=False)
 def _gradient_chunk(
     problem: Problem,
     root: UInt[Array, "2"],

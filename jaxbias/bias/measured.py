@@ -153,7 +153,7 @@ class Asked(NamedTuple):
     choose: Chooser | None
 
 
-@partial(compiled, static=("num_steps", "size", "batching", "asked", "mesh"))
+@partial(compiled, static=("num_steps", "size", "batching", "asked", "mesh"), quick=False)
 def _measure_chunk(
     problem: Problem,
     root: UInt[Array, "2"],

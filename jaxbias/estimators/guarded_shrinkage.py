@@ -32,8 +32,8 @@ from jaxbias.simulation.paths import design_of, logs_at_once, simulate_paths
 from jaxbias.stopping import StoppingRule, check_stop
 
 FEWEST_PATHS = 100  # for an average of 1 / pulls, which varies by about as much as itself
-# All three limits were chosen on settings that no table judges: `benchmarks/README.md` has them, and what other limits give.
-UP_FROM, UP_IN_FULL = 1.0, 1.5  # times the usual noise of the arm: from where on it is drawn up, and where it is in full
+# Chosen on settings that no table judges, but for UP_IN_FULL (1.5 there): `benchmarks/README.md` has them, and other limits.
+UP_FROM, UP_IN_FULL = 1.0, 1.75  # times the usual noise of the arm: from where on it is drawn up, and where it is in full
 DOWN_UNTIL = 1.0  # standard errors of the sample mean: an arm that far above the others is not one of them
 
 
@@ -63,7 +63,7 @@ def guarded_shrinkage(
     The policy is simulated at the shrunken means. The noise of an arm, 1 / pulls, over its average over the paths is r: above 1
     if the arm was pulled less often than usual. With t, the standard errors by which shrinkage moves the sample mean,
 
-        an arm that is drawn up (t > 0) goes the part (r - 1) / 0.5 of the way, from 0 to all of it,
+        an arm that is drawn up (t > 0) goes the part (r - 1) / 0.75 of the way, from 0 to all of it,
         an arm that is drawn down goes the part 1 - |t|, and not at all from one standard error on.
 
     So an arm that was given up early, which is where sample means have most of their bias and error, has the error of shrinkage;

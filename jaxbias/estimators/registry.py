@@ -46,8 +46,8 @@ class Method:
         knows_stopping: whether it stays right where a rule could stop the experiment.
         holds_at_every_step: whether its intervals hold at all steps together, so that differences are between their ends.
         corrects: whether its means are free of the bias, where its needs are met.
-        preference: its rank among the methods that correct, where they are not evaluated on logs like the one at hand: the one
-            with the least bias first. None where it is never preferred.
+        preference: its rank where methods are not evaluated on logs like the one at hand: first the guarded one, then those that
+            correct, the one with the least bias first. None where it is never preferred.
         fallback: its rank where the policy is not known or does not fit, the one that assumes the least first. None where it
             needs the policy.
         by_default: whether it is tried where no methods are named.
@@ -224,6 +224,7 @@ _ALL = (
         takes=("key", "history", "policy", "family", "level", "num_paths", "stop", "num_steps"),
         cost=Cost.SIMULATION,
         knows_stopping=True,
+        preference=0,
         guarded=True,
         inverts=True,
     ),

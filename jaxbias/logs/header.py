@@ -22,7 +22,7 @@ SYNONYMS = {  # in exports of counts; blanks and dashes are read as underscores
         *("n", "count", "num_pulls"),
     ),
     "sum": ("total", "reward", "rewards", "revenue", "reward_sum", "sum_reward", "sum_rewards", "total_reward"),
-    "successes": ("conversions", "clicks", "success", "converted", "purchases", "signups"),
+    "successes": ("conversions", "clicks", "success", "converted", "purchases", "orders", "signups"),
     "squares": ("sum_of_squares", "sum_squares", "sumsq", "sum_sq", "sum_of_squared_rewards"),
     "period": ("date", "day", "week", "month", "hour", "batch", "time", "step"),
     "weight": ("propensity", "allocation_probability"),

@@ -101,7 +101,7 @@ def simulate_design(key: PRNGKeyArray, policy: BasePolicy, setting: Setting, mea
     return _simulate(policy, setting.family, means, root_words(key), num_steps=num_steps, batching=batching)
 
 
-@partial(compiled, static=("num_steps", "batching"))
+@partial(compiled, static=("num_steps", "batching"), quick=False)
 def _simulate(policy: Any, family: Any, means: Array, root: Array, num_steps: int, batching: Any) -> History:
     words, steps = trial_words(root, jnp.uint32(0), means.shape[0]), jnp.arange(num_steps, dtype=jnp.int32)
     forced = steps < means.shape[1]

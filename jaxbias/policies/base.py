@@ -9,10 +9,12 @@ documents what a policy may bring beside them, each with a default; a class of t
 """
 
 import dataclasses
+import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.errors import ArgumentError
@@ -21,6 +23,8 @@ from jaxbias._core.layout import add_at
 from jaxbias._core.settings import check_settings, settings
 
 FUNCTIONS = ("init", "log_probs", "update")
+FEW_ARMS = 32  # for which it is checked that the probabilities of a policy of one's own sum to 1
+CLOSE = 1e-3  # to 0, the logarithm of their sum
 MOST_KINDS = 256  # of policies whose functions are known to fit each other
 _FITTING: set[Any] = set()
 
@@ -310,9 +314,28 @@ def _check_shapes(policy: Any, num_arms: int) -> None:
     key = (frame, kinds, num_arms, jnp.result_type(float))
     if key not in _FITTING:
         _trace_shapes(policy, num_arms)
+        _check_sum(policy, num_arms)
         if len(_FITTING) >= MOST_KINDS:
             _FITTING.clear()
         _FITTING.add(key)
+
+
+def _check_sum(policy: Any, num_arms: int) -> None:
+    """Refuses a policy of one's own that returns probabilities, or scores, in place of log-probabilities.
+
+    Looked at after one pull of each of a few arms, and not where it is traced, or not a number yet.
+    """
+    if type(policy).__module__.startswith("jaxbias.") or num_arms > FEW_ARMS:
+        return
+    state = policy.init(num_arms)
+    for arm in range(num_arms):
+        state = policy.update(state, jnp.asarray(arm), jnp.asarray(0.5))
+    total = jax.nn.logsumexp(policy.log_probs(state))
+    if not isinstance(total, Tracer) and abs(float(total)) > CLOSE and not math.isnan(float(total)):
+        problem = f"returns values whose exponentials sum to {math.exp(min(float(total), 700)):.4g} and not to 1"
+        raise ArgumentError(
+            "policy.log_probs", problem=problem, remedy="return log-probabilities, such as jax.nn.log_softmax(scores)"
+        )
 
 
 def _trace_shapes(policy: Any, num_arms: int) -> None:

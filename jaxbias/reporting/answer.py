@@ -62,14 +62,21 @@ def _best_arm(analysis: "Analysis") -> str:
     assert best is not None
     first, second = _name(analysis.labels[best.arm]), _name(analysis.labels[best.runner_up])
     margin, between = number(best.margin, best.stderr), interval(best.lower, best.upper, best.stderr)
-    rivals = [arm for arm in (analysis.decisions and analysis.decisions.may_be_best) or () if arm != best.arm]
-    if best.is_clear and not rivals:
-        return f"Choose {first}: its mean is {_estimate(analysis, best.arm)}, ahead of {second} by {margin} {between}."
     if best.is_clear:
-        others = _name(analysis.labels[rivals[0]]) if len(rivals) == 1 else f"{len(rivals)} other arms"
+        few = "" if analysis.few_pulls is None else f", though {_few(analysis)}"
+        return f"Choose {first}: its mean is {_estimate(analysis, best.arm)}, ahead of {second} by {margin} {between}{few}."
+    if best.lower > 0:
+        others = _name(analysis.labels[best.rivals[0]]) if len(best.rivals) == 1 else f"{len(best.rivals)} other arms"
         return f"No clear winner yet: {first} leads, but {others} cannot be ruled out, so {_collect(analysis)} before you choose."
     lead = f"{first} leads {second} by {margin} {between}".strip()
     return f"No clear winner yet: {lead}, so {_collect(analysis)} before you choose."
+
+
+def _few(analysis: "Analysis") -> str:
+    """The arm with very few pulls."""
+    few = analysis.few_pulls
+    assert few is not None
+    return f"{_name(analysis.labels[few.weakest])} has only {count_pulls(few.pulls)}"
 
 
 def _collect(analysis: "Analysis") -> str:
@@ -90,7 +97,8 @@ def _against_control(analysis: "Analysis") -> str:
         arm = max(groups.better, key=lambda arm: mean[arm])
         more = len(groups.better) - 1
         also = "" if not more else f"; {more} other {'arm beats' if more == 1 else 'arms beat'} the control too"
-        return f"Switch from {control} to {_name(analysis.labels[arm])}: its mean is {_difference(analysis, arm)}{also}."
+        few = "" if analysis.few_pulls is None else f", though {_few(analysis)}"
+        return f"Switch from {control} to {_name(analysis.labels[arm])}: its mean is {_difference(analysis, arm)}{also}{few}."
     if len(groups.worse) and not len(groups.rest):
         return f"Keep {control}: every other arm is shown to be worse."
     difference = np.nan_to_num(np.asarray(found.contrasts.difference, np.float64), nan=-np.inf)

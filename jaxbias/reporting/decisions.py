@@ -52,12 +52,24 @@ def _control(analysis: "Analysis", found: "Decisions") -> str:
     table, labels = found.contrasts, analysis.labels
     groups = zip(compare_with_control(analysis), ("better", "worse", "not shown to differ"), strict=True)
     parts = [f"{name_some(labels[arm] for arm in which)} {word}" for which, word in groups if which]
-    how = "adjusted for several arms, of tests simulated with the policy" if found.simulated else ""
-    how = f"p-values {how}" if how else "intervals that hold whatever chose the arms, as the policy could not be simulated"
+    how = "p-values adjusted for several arms, of tests simulated with the policy"
+    if not found.simulated:
+        how = f"intervals that hold whatever chose the arms, {_why_not_simulated(analysis)}"
     text = f"Against the control {quote(labels[found.control])}: {'; '.join(parts)} ({how})."
     if found.simulated and np.isnan(np.asarray(table.lift)).all():
         text += f" No lift is given, as the {level(table.level)} interval of the control's mean includes 0."
     return text
+
+
+def _why_not_simulated(analysis: "Analysis") -> str:
+    """Why no test was simulated with the policy."""
+    if analysis.fit is None:
+        return "as the policy is not known"
+    if not analysis.fit.fits:
+        return "as the log does not fit the policy"
+    if "test_inversion" in analysis.comparison.reasons:
+        return "as test_inversion does not apply"
+    return "as test_inversion was not run; with it, tests are simulated with the policy, and intervals are narrower"
 
 
 def _best(analysis: "Analysis", found: "Decisions") -> str:
@@ -67,13 +79,20 @@ def _best(analysis: "Analysis", found: "Decisions") -> str:
     order = np.argsort(-found.best_probability, kind="stable")[:3]
     likely = join([f"{quote(analysis.labels[arm])} {percent(float(found.best_probability[arm]))}" for arm in order])
     text = f"The probability to be the best arm, given the log: {likely}."
-    if found.may_be_best is None:
+    kept = _may_be_best(analysis)
+    if kept is None:
         return text
-    kept = [analysis.labels[arm] for arm in found.may_be_best]
     if len(kept) == len(analysis.labels):
         return f"{text} No arm can be ruled out."
     which = "is" if len(kept) == 1 else "is among"
     return f"{text} With {level(analysis.comparison.level)} confidence the best arm {which} {name_some(kept)}."
+
+
+def _may_be_best(analysis: "Analysis") -> list[str] | None:
+    """The labels of the arms that are not ruled out; None where no tests could be simulated."""
+    if analysis.best is None or analysis.decisions is None or analysis.decisions.ahead is None:
+        return None
+    return [analysis.labels[arm] for arm in sorted({analysis.best.arm, *analysis.best.rivals})]
 
 
 def _earned(found: "Decisions") -> str:
@@ -142,5 +161,8 @@ def decisions_document(analysis: "Analysis") -> dict[str, Any]:
     if found is None:
         return {"best_probability": None, "may_be_best": None, "value": None}
     probabilities = None if found.best_probability is None else dict(zip(analysis.labels, found.best_probability, strict=True))
-    kept = None if found.may_be_best is None else [analysis.labels[arm] for arm in found.may_be_best]
-    return {"best_probability": probabilities, "may_be_best": kept, "value": found.value and found.value._asdict()}
+    return {
+        "best_probability": probabilities,
+        "may_be_best": _may_be_best(analysis),
+        "value": found.value and found.value._asdict(),
+    }

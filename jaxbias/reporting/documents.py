@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxbias._core.errors import NameOf
 
 if TYPE_CHECKING:
-    from jaxbias.analysis.findings import Analysis, Influence
+    from jaxbias.analysis.findings import Analysis, BestArm, Influence
     from jaxbias.bias.measured import BiasSummary
     from jaxbias.evaluation import Evaluation
     from jaxbias.policy_fit.check import PolicyFit
@@ -66,7 +67,7 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "arms": [_arm_document(analysis, arm) for arm in range(len(labels))],
         "evaluation": analysis.evaluation and evaluation_document(analysis.evaluation, name_of),
         "recommended": {"method": recommended.method, "why": why, "corrects": recommended.corrects, **means_from},
-        "best": best and {**best._asdict(), "arm": labels[best.arm], "runner_up": labels[best.runner_up], "clear": best.is_clear},
+        "best": best and _best_document(best, labels),
         "contrasts": contrasts_document(analysis),
         "decisions": decisions_document(analysis),
         "bias_trials": analysis.bias and analysis.bias.num_trials,
@@ -88,6 +89,12 @@ def debias_document(analysis: "Analysis", name_of: NameOf = str) -> dict[str, An
         "sentences": sentences(analysis, name_of),
         "causes": [dataclasses.asdict(cause) for cause in analysis.causes],
     }
+
+
+def _best_document(best: "BestArm", labels: Sequence[str]) -> dict[str, Any]:
+    """The best arm, with the labels of the arms that are compared with it."""
+    named = {"arm": labels[best.arm], "runner_up": labels[best.runner_up], "rivals": [labels[arm] for arm in best.rivals]}
+    return {**best._asdict(), **named, "clear": best.is_clear}
 
 
 def _arm_document(analysis: "Analysis", arm: int) -> dict[str, Any]:

@@ -8,6 +8,10 @@ from jaxbias.reporting.formatting import count, count_pulls, number, percent, sa
 from jaxbias.reporting.labels import name_some, quote
 
 WHY_PREFERRED = {
+    "guarded_shrinkage": (
+        "it moves an arm only as far as its pulls allow: less error than the sample mean wherever it was measured, and about the "
+        "same for arms that were pulled often"
+    ),
     "mean_matching": "it uses the full policy, and had the smallest error of the methods that do in every setting measured",
     "conditional_mle": "it uses all the policy says; mean_matching did not converge or was not asked for",
     "adaptive_weighting": "it needs the probabilities of the choices alone",

@@ -62,7 +62,7 @@ def fit_sentence(analysis: Analysis | Checked) -> str:
     if fit.verdict == Verdict.UNLIKELY:
         return (
             f"The log does not look like {name}'s: {total}, and its choices are off in a way that chance makes "
-            f"with probability {probability(min(fit.p_value, fit.calibration_p_value))} at most. {NOT_TRUSTED}"
+            f"with probability {probability(max(min(fit.p_value, fit.calibration_p_value), 1e-12))} at most. {NOT_TRUSTED}"
         )
     if fit.deviation == 0:
         return f"The choices are those of {name}, every one of {count(fit.choices)}."
@@ -96,13 +96,22 @@ def recommendation_sentence(analysis: Analysis) -> str:
     return f"Recommended: {recommended.method}, because {describe_reason(recommended, analysis.labels)}."
 
 
+def _said_of_control(analysis: Analysis) -> bool:
+    """Whether the margin is the difference to the control, which has a sentence of its own, and another point estimate."""
+    best, found = analysis.best, analysis.decisions
+    return best is not None and found is not None and found.contrasts is not None and best.runner_up == found.control
+
+
 def best_sentence(analysis: Analysis) -> str:
     """The best arm and its margin."""
     best, estimate = analysis.best, analysis.estimate
-    if best is None:
+    if best is None or _said_of_control(analysis):
         return ""
     first, second = quote(analysis.labels[best.arm]), quote(analysis.labels[best.runner_up])
-    enough, where = ("enough", "is above 0") if best.is_clear else ("not enough", "includes 0")
+    enough = "enough" if best.runner_up not in best.rivals else "not enough"
+    where = "is above 0" if best.lower > 0 else "includes 0"
+    if best.lower > 0 and best.runner_up in best.rivals:
+        where += ", but several arms are compared"
     margin = f"{number(best.margin, best.stderr)} {interval(best.lower, best.upper, best.stderr)}".strip()
     return (
         f"{first} has the largest estimate, {number(estimate.mean[best.arm], estimate.stderr[best.arm])}, ahead of {second} by "
@@ -130,7 +139,7 @@ def edge_sentence(analysis: Analysis) -> str:
         return ""
     names = name_some(analysis.labels[arm] for arm in at_edge)
     return (
-        f"Every reward of {names} was at the same end of its range: the estimate is near that end, and the interval is one-sided."
+        f"The rewards of {names} are all at one end of their range: the estimate is near that end, and the interval is one-sided."
     )
 
 
@@ -153,17 +162,14 @@ def few_sentence(analysis: Analysis) -> str:
     few, labels = analysis.few_pulls, analysis.labels
     if few is None:
         return ""
-    can = [f"the mean of {quote(labels[arm])} is above {unit_mean(lower)}" for arm, lower in few.shown[:MOST_NAMED]]
-    shown = f"whatever chose the arms, {join(can)} ({level(analysis.comparison.level)} each)" if can else "very little"
     weakest = quote(labels[few.weakest])
-    cannot = (
-        f"{weakest} has {count_pulls(few.pulls)}, so that its mean may be anything from {unit_mean(few.lower)} to "
-        f"{unit_mean(few.upper)}, and one reward the other way would move its sample mean by {unit_mean(1 / few.pulls)}"
-    )
+    can = [f"the mean of {quote(labels[arm])} is above {unit_mean(lower)}" for arm, lower in few.shown[:MOST_NAMED]]
+    can.append(f"that of {weakest}, with {count_pulls(few.pulls)}, between {unit_mean(few.lower)} and {unit_mean(few.upper)}")
     if few.rival is not None:
-        lead = f"a lead of {quote(labels[few.rival])} over it"
-        cannot += f"; {lead} from {unit_mean(few.lead_lower)} to {unit_mean(few.lead_upper)} is compatible with this log"
-    return (
-        f"What {count_pulls(few.total)} can show: {shown}. What they cannot: {cannot}. More pulls of {weakest} would help; "
-        "another method would not."
-    )
+        lead = f"{unit_mean(few.lead_lower)} and {unit_mean(few.lead_upper)}"
+        can.append(f"the lead of {quote(labels[few.rival])} over it between {lead}")
+    text = f"What {count_pulls(few.total)} show whatever chose the arms: {join(can)} ({level(analysis.comparison.level)} each). "
+    if analysis.best is not None and analysis.best.is_clear:
+        text += "To say more, the answer relies on the policy: on how often it would make such a log if the arms were alike. "
+    moved = f"One reward of {weakest} the other way would move its sample mean by {unit_mean(1 / few.pulls)}"
+    return f"{text}{moved}: more pulls of it would help."

@@ -128,7 +128,7 @@ def simulate(
     )
 
 
-@partial(compiled, static=("num_steps", "size", "batching", "extras", "mesh"))
+@partial(compiled, static=("num_steps", "size", "batching", "extras", "mesh"), quick=False)
 def _simulate_chunk(
     problem: Problem,
     root: UInt[Array, "2"],

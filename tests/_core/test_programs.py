@@ -107,6 +107,22 @@ def test_logs_spread_over_devices(folder, monkeypatch):
     np.testing.assert_array_equal(run().mean, expected.mean)
 
 
+def test_simulations_are_compiled_as_jit_compiles_them_and_estimators_faster(folder, monkeypatch):
+    assert programs._options() == programs.QUICK  # this release of XLA knows them
+    compile_program, asked = programs._compile, {}
+
+    def note(jitted, static, numbers, quick):
+        asked[quick] = asked.get(quick, 0) + 1
+        return compile_program(jitted, static, numbers, quick)
+
+    monkeypatch.setattr(programs, "_compile", note)
+    jb.measure_bias(jax.random.key(0), jb.Greedy(), jb.Normal(), [1.0, 0.5], num_steps=8, num_trials=32, progress=False)
+    assert set(asked) == {False}
+    history = jb.History(arms=np.array([0, 1, 1]), rewards=np.array([0.0, 1.0, 2.0]), num_arms=2)
+    jb.shrinkage(history, jb.Normal(sigma=1.0))
+    assert set(asked) == {False, True}
+
+
 def test_the_oldest_files_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "MOST_FILES", 2)
     for age, name in enumerate(("newest", "newer", "old", "oldest")):

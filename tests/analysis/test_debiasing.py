@@ -54,30 +54,32 @@ def test_the_numbers_are_those_of_the_calls(whole):
         fit_key, comparison_key, bias_key = (jax.random.fold_in(KEY, purpose) for purpose in range(3))
         methods = [name for name, one in METHODS.items() if one.by_default and name not in ("data_splitting", "batched_ols")]
         comparison = jb.compare(comparison_key, history, POLICY, FAMILY, methods=methods, num_paths=2**14)
-        matching = comparison.estimates["mean_matching"]
-        bias = jb.bias.bias_at(bias_key, history, POLICY, FAMILY, matching.mean)
+        guarded = comparison.estimates["guarded_shrinkage"]
+        bias = jb.bias.bias_at(bias_key, history, POLICY, FAMILY, guarded.mean)
         fit = jb.check_fit(fit_key, history, POLICY)
     assert list(whole.comparison.estimates) == methods
     for name, estimate in comparison.estimates.items():
         for field in ("mean", "stderr", "lower", "upper", "converged"):
             np.testing.assert_array_equal(getattr(whole.comparison.estimates[name], field), getattr(estimate, field))
-    np.testing.assert_array_equal(whole.estimate.mean, matching.mean)
+    np.testing.assert_array_equal(whole.estimate.mean, guarded.mean)
     np.testing.assert_array_equal(whole.bias.bias, bias.bias)
     assert (whole.fit.log_prob, whole.fit.p_value) == (fit.log_prob, fit.p_value)
     assert whole.estimate.mean.dtype == np.float64
-    assert (whole.recommended.method, whole.recommended.reason) == ("mean_matching", Reason.PREFERRED)
+    assert (whole.recommended.method, whole.recommended.reason) == ("guarded_shrinkage", Reason.PREFERRED)
     assert (whole.trusted, whole.distrust, whole.assumptions, whole.key_words) == (True, (), (), (0, 5))
 
 
 def test_the_margin_has_the_covariance_in_it(whole):
-    mean, covariance = np.asarray(whole.estimate.mean), np.asarray(whole.estimate.diagnostics["covariance"])
-    first, second = np.argsort(-mean)[:2]
+    recommended = np.asarray(whole.estimate.mean)
+    first, second = np.argsort(-recommended)[:2]
     assert (whole.best.arm, whole.best.runner_up) == (first, second)
-    assert whole.best.margin == pytest.approx(mean[first] - mean[second])
+    assert whole.best.margin == pytest.approx(recommended[first] - recommended[second])
+    matching = whole.comparison.estimates["mean_matching"]
+    covariance = np.asarray(matching.diagnostics["covariance"])
     contrast = np.zeros(3)
     contrast[[first, second]] = 1, -1
     delta = dataclasses.replace(
-        whole.estimate, stderr=np.sqrt(np.diag(covariance)), diagnostics={"covariance": covariance}
+        matching, stderr=np.sqrt(np.diag(covariance)), diagnostics={"covariance": covariance}
     )  # as with interval="delta"
     best = find_best_arm(delta, 0.95)
     assert best.stderr == pytest.approx(np.sqrt(contrast @ covariance @ contrast))
@@ -88,7 +90,7 @@ def test_the_margin_has_the_covariance_in_it(whole):
 def test_the_frame_has_the_labels(whole):
     frame = whole.to_frame()
     assert list(frame.arm[:3]) == ["A", "B", "C"]
-    assert set(frame.method[frame.recommended]) == {"mean_matching"}
+    assert set(frame.method[frame.recommended]) == {"guarded_shrinkage"}
     assert frame["mean"][frame.recommended].to_list() == np.asarray(whole.estimate.mean).tolist()
 
 

@@ -6,10 +6,13 @@ import pandas as pd
 import pytest
 
 import jaxbias as jb
-from jaxbias.analysis.decisions import _best_probability, _simulated_tests
+from jaxbias.analysis.best_arm import find_best_arm
+from jaxbias.analysis.decisions import Ahead, _ahead, _best_probability, _simulated_tests
+from jaxbias.reporting.answer import answer_sentence
 from jaxbias.reporting.decisions import contrast_rows, decision_sentences
 from jaxbias.reporting.documents import debias_document
 from jaxbias.reporting.page import render_report
+from jaxbias.reporting.sentences import best_sentence, few_sentence
 
 POLICY, FAMILY = jb.LilUCB(tau=0.5), jb.Normal(sigma=1.0)
 QUICK = ("sample_mean", "test_inversion")
@@ -36,7 +39,8 @@ def test_every_arm_against_the_control(found):
     direct = jb.contrasts(jax.random.key(9), found.log.history, POLICY, FAMILY, 1)
     np.testing.assert_allclose(document[0]["difference"], direct.difference[0], atol=0.1)
     assert document[0]["p_adjusted"] < 0.05 < document[1]["p_adjusted"]
-    assert found.decisions.may_be_best == (0,)
+    assert found.decisions.ahead.may_be_best == (0,)
+    assert (found.best.arm, found.best.rivals, found.best.is_clear) == (0, (), True)
 
 
 def test_its_words_and_pages(found):
@@ -54,6 +58,66 @@ def test_a_control_that_may_be_0_has_no_lift_and_says_so(found):
     assert np.isnan([row["lift"] for row in debias_document(near)["contrasts"]]).all()
     assert "No lift" not in decision_sentences(found)[0]
     assert np.isfinite([row["lift"] for row in debias_document(found)["contrasts"]]).all()
+
+
+def test_an_arm_is_ruled_out_by_two_sided_tests_that_share_the_error():
+    """Of three others: one far below, one whose interval excludes 0 but not with its share, one not shown to be below."""
+    p_less, lower, upper = np.array([1e-4, 0.01, 0.2]), np.array([-3.0, -2.0, -1.0]), np.array([-1.0, -0.1, 0.5])
+    ahead = _ahead(np.array([5, 9, 5, 5]), 1, [0, 2, 3], p_less, lower, upper, 0.95)
+    assert (ahead.leader, ahead.may_be_best) == (1, (1, 2, 3))
+    np.testing.assert_array_equal(ahead.lower, [1.0, np.nan, 0.1, -0.5])
+    np.testing.assert_array_equal(ahead.upper, [3.0, np.nan, 2.0, 1.0])
+    one_sided = _ahead(np.array([5, 9]), 1, [0], np.array([0.04]), np.array([-2.0]), np.array([0.1]), 0.95)
+    assert one_sided.may_be_best == (0, 1)  # 4% on one side are 8% on both
+
+
+def estimate_of(mean, lower, upper):
+    parts = {name: np.array(values) for name, values in (("mean", mean), ("lower", lower), ("upper", upper))}
+    return jb.Estimate(
+        method="test_inversion", stderr=np.ones(len(mean)), status=np.zeros(len(mean), int), diagnostics={}, **parts
+    )
+
+
+def test_an_arm_with_a_wide_interval_may_be_the_best_although_it_is_third():
+    found = find_best_arm(estimate_of([3.0, 1.0, 0.5], [2.5, 0.8, -4.0], [3.5, 1.2, 5.0]), 0.95)
+    assert (found.arm, found.runner_up, found.rivals) == (0, 1, (2,))
+    assert found.lower > 0
+    assert not found.is_clear
+
+
+def test_simulated_tests_decide_where_there_are_any():
+    estimate = estimate_of([3.0, 1.0, 0.5], [2.5, 0.8, -4.0], [3.5, 1.2, 5.0])
+    ahead = Ahead(0, np.array([np.nan, 1.5, 0.5]), np.array([np.nan, 2.5, 4.0]), may_be_best=(0,))
+    found = find_best_arm(estimate, 0.95, ahead)
+    assert (found.lower, found.upper, found.rivals) == (1.5, 2.5, ())
+    other = find_best_arm(estimate, 0.95, ahead._replace(leader=1, may_be_best=(1,)))  # tests of another arm: both may be best
+    assert other.rivals == (1, 2)
+    assert other.lower != 1.5
+
+
+def test_the_ecmo_trial_has_one_answer():
+    """Exactly: if both arms were alike, the likelihood ratio is as large in 2.6% of trials at most (by enumeration)."""
+    log, policy, family = jb.examples.load_example("ecmo").load()
+    methods = (*QUICK, "confidence_sequence")
+    found = jb.debias(jax.random.key(0), log, policy, family, methods=methods, evaluate=True)
+    assert answer_sentence(found).startswith("Choose 'ECMO'")
+    assert answer_sentence(found).endswith(", though 'conventional' has only 1 pull.")
+    assert "enough to call it better (the 95% interval of the difference is above 0)" in best_sentence(found)
+    assert "With 95% confidence the best arm is 'ECMO'." in decision_sentences(found)[0]
+    assert "the answer relies on the policy" in few_sentence(found)
+    assert found.decisions.value.over_uniform_lower > 0
+    # Of two arms, what the policy earned over equal shares is a multiple of the difference.
+    share = 11 / 12 - 1 / 2
+    np.testing.assert_allclose(found.best.lower, found.decisions.value.over_uniform_lower / share, atol=0.02)
+
+
+def test_why_no_test_was_simulated():
+    methods = ("sample_mean", "mean_matching")
+    without = jb.debias(
+        jax.random.key(1), frame_of([3.0, 1.0, 1.2]), POLICY, FAMILY, methods=methods, control="B", evaluate=False
+    )
+    assert "as test_inversion was not run" in decision_sentences(without)[0]
+    assert "could not be simulated" not in decision_sentences(without)[0]
 
 
 def test_the_value_of_the_policy(found):
@@ -83,7 +147,7 @@ def test_without_a_policy_they_are_confidence_sequences():
     assert np.isnan(rows[0]["p_value"])
     sequence = jb.confidence_sequence(found.log.history, FAMILY, control=1)
     np.testing.assert_allclose(rows[0]["lower"], sequence.lower[0], rtol=1e-5)
-    assert "whatever chose the arms" in decision_sentences(found)[0]
+    assert "whatever chose the arms, as the policy is not known" in decision_sentences(found)[0]
 
 
 @pytest.mark.parametrize(
@@ -108,13 +172,13 @@ def test_how_often_they_are_right(policy):
     logs = jb.simulate(jax.random.key(8), policy, FAMILY, mean, num_steps=60, num_trials=150, progress=False)
     for log in range(150):
         history = jb.History(arms=logs.arms[log], rewards=logs.rewards[log], num_arms=3)
-        kept, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95, 2048)
-        assert kept is not None
+        ahead, value = _simulated_tests(jax.random.key(log), history, policy, FAMILY, 0.95, 2048)
+        assert ahead is not None
         assert value is not None
         share = np.asarray(history.statistics.pulls) / 60
         more, less = share @ mean - mean.mean(), mean.max() - share @ mean
         inside = value.over_uniform_lower <= more <= value.over_uniform_upper
-        right.append([0 in kept, inside, value.under_best_lower <= less <= value.under_best_upper])
+        right.append([0 in ahead.may_be_best, inside, value.under_best_lower <= less <= value.under_best_upper])
     shares = np.mean(right, axis=0)
     print(type(policy).__name__, shares)
     assert np.all(shares > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150))

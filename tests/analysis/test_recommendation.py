@@ -47,6 +47,8 @@ def test_the_most_preferred_method_that_converged():
     assert (found.method, found.reason, found.corrects) == ("mean_matching", Reason.PREFERRED, True)
     assert found.tried == ("mean_matching", "conditional_mle", "adaptive_weighting", "data_splitting")
     assert (found.least_pulls, found.few_pulls, found.weighting_loss) == (3, (2,), None)
+    guarded = recommend(make_comparison(*every, "guarded_shrinkage"), jb.Greedy(), make_fit())
+    assert (guarded.method, guarded.tried[:2]) == ("guarded_shrinkage", ("guarded_shrinkage", "mean_matching"))
     apart = make_estimate("mean_matching", converged=(True, False, True, False))
     assert recommend(make_comparison(*every, mean_matching=apart), jb.Greedy(), make_fit()).method == "conditional_mle"
 

@@ -25,11 +25,12 @@ def test_the_function_exists_and_takes_what_the_entry_says(name):
     assert ("stop" in method.takes) <= method.knows_stopping
 
 
-def test_preferences_are_distinct_and_of_methods_that_correct():
+def test_preferences_are_distinct_and_of_the_guarded_method_and_those_that_correct():
     preferred = [method for method in METHODS.values() if method.preference is not None]
     assert len({method.preference for method in preferred}) == len(preferred) == len(PREFERRED)
     assert [method.preference for method in PREFERRED] == sorted(method.preference for method in preferred)
-    assert {method.name for method in preferred} == {method.name for method in METHODS.values() if method.corrects}
+    assert (PREFERRED[0].name, PREFERRED[0].guarded) == ("guarded_shrinkage", True)
+    assert {method.name for method in PREFERRED[1:]} == {method.name for method in METHODS.values() if method.corrects}
 
 
 def test_reading_the_list_imports_no_jax():

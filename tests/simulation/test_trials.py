@@ -161,6 +161,19 @@ def test_one_arm_and_two_hundred():
     assert (many.statistics.pulls >= 1).all()
 
 
+class Probabilities:
+    """The commonest mistake: probabilities in place of their logarithms."""
+
+    def init(self, num_arms):
+        return jnp.zeros(num_arms)
+
+    def log_probs(self, state):
+        return jax.nn.softmax(state)
+
+    def update(self, state, arm, reward):
+        return state.at[arm].add(reward)
+
+
 class WrongShape(jb.Uniform):
     def log_probs(self, state):
         return jnp.zeros(7)
@@ -182,6 +195,7 @@ BAD = [
     (dict(policy=jb.Exp3(gamma=0.0)), "policy.gamma", "is 0.0; it must be above 0 and at most 1"),
     (dict(policy=jb.Greedy), "policy", "is the class Greedy; it must be an instance"),
     (dict(policy="greedy"), "policy", "is 'greedy', without init, log_probs, update; it must be"),
+    (dict(policy=Probabilities()), "policy.log_probs", "exponentials sum to 3.297 and not to 1; return log-probabilities"),
     (dict(policy=WrongShape()), "policy.log_probs", r"returns shape \(7,\); it must be \(2,\), one for each arm"),
     (dict(policy=Grows()), "policy.update", "returns .*; it must be the shapes of init"),
     (dict(family=jb.Normal(sigma=0.0)), "family.sigma", "is 0.0; it must be positive"),

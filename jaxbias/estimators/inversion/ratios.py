@@ -32,6 +32,8 @@ def find_ratio(contrast: Callable[[Any], Contrast], weights: Float[Array, "2"], 
         positive &= tails(alone, jnp.zeros_like(chance)).above < chance
     safe = jnp.where(positive, mean[1], 1)
     low, high = _bracket(mean[0], safe, stderr)
+    if both.family.mean_range[0] >= 0:
+        low = jnp.maximum(low, 0)  # the ratio of two means that cannot be negative
     lower, upper, median = find_ends(at, chance, low, mean[0] / safe, high, HALVINGS).places
     found = jnp.stack([median, lower, upper])
     return jnp.where(positive, found, jnp.nan)

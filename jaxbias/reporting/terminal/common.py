@@ -32,6 +32,8 @@ def make_table(title: str, *columns: str, left: tuple[int, ...] = (), whole: tup
 
 
 def add_row(console: Console, table: Table, *cells: str) -> None:
-    """Adds a row that this console can show, under a title that it can show."""
+    """Adds a row that this console can show, under a title and headers that it can show."""
+    for column in table.columns:
+        column.header = printable(console, str(column.header))
     table.title = printable(console, str(table.title)) if table.title else None
     table.add_row(*(printable(console, cell) for cell in cells))

@@ -86,23 +86,24 @@ def _print_details(console: Console, analysis: "Analysis", name_of: NameOf) -> N
 
 
 def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> None:
-    title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method} ({ERRORS})"
+    title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method}"
     columns = (
         "arm",
         "pulls",
-        "sample mean",
-        "estimate",
+        "sample\nmean",
+        "estimate\n± std. error",
         f"{level(analysis.comparison.level)} interval",
-        "bias of the sample mean",
+        "bias of sample mean\n± Monte Carlo error",
     )
+    columns = columns if analysis.bias is not None else columns[:-1]
     table = make_table(title, *columns, left=(0,))
     sample_mean, bias = analysis.comparison.estimates.get("sample_mean"), analysis.bias
     names = _names(analysis)
     for arm in shown:
         name = names[arm]
         naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
-        off = "" if bias is None else number(bias.bias[arm], bias.stderr[arm])  # its error is in the JSON document and the report
-        add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), off)
+        off = [] if bias is None else [figure(bias.bias[arm], bias.stderr[arm])]
+        add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), *off)
     console.print(table)
 
 

@@ -77,6 +77,17 @@ def test_a_control_that_may_be_0_has_no_ratio():
     assert np.all(np.isfinite(near.difference[1:]))
 
 
+def test_the_lift_of_a_rate_is_not_below_minus_one():
+    """No success in 5 pulls, one in 7: there the lower end was looked for among ratios below 0, down to -6."""
+    arms = np.repeat([0, 1, 2], [48, 7, 5])
+    rewards = np.concatenate([np.arange(48) < 21, np.arange(7) < 1, np.zeros(5)]).astype(float)
+    log = jb.History(arms=arms, rewards=rewards, num_arms=3, forced=np.ones(60, bool))
+    found = jb.contrasts(KEY, log, jb.Greedy(), jb.Bernoulli(), control=0, num_paths=512, adjust="none")
+    assert np.all(np.asarray(found.lift_lower[1:]) >= -1)
+    assert np.all(np.asarray(found.lift[1:]) >= -1)
+    assert -0.999 < found.lift_lower[1] < found.lift[1] < found.lift_upper[1]
+
+
 def test_one_sided():
     greater = compare(alternative="greater", adjust="none")
     np.testing.assert_allclose((greater.lower[1:] - (MEANS[1:] - MEANS[0])) / ERRORS, -1.645, atol=CLOSE)
