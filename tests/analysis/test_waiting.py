@@ -74,4 +74,6 @@ def test_simulations_that_cannot_help_are_left_out_where_they_take_long(monkeypa
 def test_paths_that_would_fill_the_memory_are_not_weighted():
     wide = jb.History(arms=jnp.arange(20_000) % 500, rewards=jnp.zeros(20_000), num_arms=500)
     reason = str(limits.too_slow(wide, jb.LilUCB(), jb.Normal())["conditional_mle"])
-    assert reason.startswith("rows times arms is 10,000,000; it must be at most 524,288")
+    assert reason.startswith("rows times arms is 10,000,000; it must be at most 262,144")
+    clicks = str(limits.too_slow(wide, jb.LilUCB(), jb.Bernoulli())["conditional_mle"])
+    assert clicks.startswith("rows times arms is 10,000,000; it must be at most 65,536")
