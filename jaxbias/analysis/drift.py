@@ -20,7 +20,8 @@ from jaxbias._core.settings import as_array
 from jaxbias.history import History, check_history, check_num_steps
 from jaxbias.policies import Policy, check_policy
 from jaxbias.rewards import Family, check_family, check_sigma, complete_family
-from jaxbias.simulation.paths import Design, design_of, simulate_logs
+from jaxbias.simulation.batches import BatchSums
+from jaxbias.simulation.paths import Design, design_of, simulate_batches, simulate_logs
 from jaxbias.stopping import StoppingRule, check_stop
 
 FEWEST_STEPS = 100  # of a log that is checked: in a shorter one only a change that anybody can see would be found
@@ -145,13 +146,27 @@ def _slopes(arms: Any, rewards: Any, time: Any, num_arms: int, taken: Any = None
     return Slopes(cross=add(off_time * off_reward), squares=add(jnp.square(off_time)))
 
 
+def _slopes_of_batches(found: BatchSums, time: Float[Array, " batches"], mean: Float[Array, " arms"]) -> Slopes:
+    """As `_slopes`, from what each arm gave in each batch, all of whose steps have the same time."""
+    at = time[None, :, None]
+    off = found.total - found.pulls * mean[None, None]  # the slope is the same, and small numbers keep their digits
+    average = jnp.sum(found.pulls * at, axis=1) / jnp.maximum(jnp.sum(found.pulls, axis=1), 1)
+    off_time = at - average[:, None]
+    return Slopes(cross=jnp.sum(off_time * off, axis=1), squares=jnp.sum(found.pulls * jnp.square(off_time), axis=1))
+
+
 @partial(compiled, static=("size", "chunks"))
 def _simulate(policy: Any, family: Any, mean: Any, design: Design, time: Any, root: Array, size: int, chunks: int) -> Slopes:
     """The sums of logs with constant means."""
     num_arms = mean.shape[0]
 
     def some(first: Array) -> Slopes:
-        logs = simulate_logs(trial_words(root, first, size), policy, family, jnp.broadcast_to(mean, (size, num_arms)), design)
+        words = trial_words(root, first, size)
+        by_batch = simulate_batches(words, policy, family, mean, design)
+        if by_batch is not None:
+            starts = np.cumsum([0, *(design.batching.batch_sizes or ())[:-1]])
+            return _slopes_of_batches(by_batch, jnp.asarray(time)[starts], mean)
+        logs = simulate_logs(words, policy, family, jnp.broadcast_to(mean, (size, num_arms)), design)
         beyond = logs.beyond_end
         if beyond is None:
             return jax.vmap(lambda arms, rewards: _slopes(arms, rewards, time, num_arms))(logs.arms, logs.rewards)

@@ -63,6 +63,8 @@ def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
         raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}", remedy=remedy)
     if "family" in method.takes:
         asked["family"] = question["family"]
+    if method.most_paths is not None and "num_paths" in asked:
+        asked["num_paths"] = min(asked["num_paths"], method.most_paths)
     return method.function(**asked, **method.options)
 
 
@@ -158,7 +160,7 @@ def compare(
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
         scale: of the rewards, for `confidence_sequence`, where the family does not say it.
-        num_paths: that `mean_matching`, `bias_corrected` and `guarded_shrinkage` simulate at each mean vector.
+        num_paths: that `mean_matching` simulates at each mean vector; `bias_corrected` and `guarded_shrinkage` at most 2,048.
         interval_paths: that `test_inversion` simulates, whose intervals these methods share.
         progress: called with the name of each method before it runs; an `ArgumentError` that it raises leaves the method out.
 

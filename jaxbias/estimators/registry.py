@@ -55,6 +55,7 @@ class Method:
             on logs like the one at hand, these are recommended before the others: such logs are simulated at estimates, and
             cannot show whose error grows where the estimates are lucky.
         inverts: whether its intervals are those of `test_inversion`, which several methods of a comparison then share.
+        most_paths: paths beyond which its Monte Carlo error no longer matters; a comparison has it simulate no more.
         options: other arguments that it is called with where it is one method among others.
     """
 
@@ -72,6 +73,7 @@ class Method:
     by_default: bool = True
     guarded: bool = False
     inverts: bool = False
+    most_paths: int | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -194,6 +196,7 @@ _ALL = (
         corrects=True,
         preference=5,
         inverts=True,
+        most_paths=2048,  # an error of a fiftieth of the standard error
     ),
     Method(
         name="unbiased",
@@ -227,6 +230,7 @@ _ALL = (
         preference=0,
         guarded=True,
         inverts=True,
+        most_paths=2048,  # its average of 1 / pulls is known to a few percent
     ),
 )
 METHODS = {method.name: method for method in _ALL}

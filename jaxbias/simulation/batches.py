@@ -6,6 +6,7 @@ policies that look at pulls and sums only, and everything that needs no more of 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,13 @@ class Batch(NamedTuple):
     number: Int[Array, "*batches"]
     free: Float[Array, "*batches"]
     forced: Float[Array, "*batches arms"]
+
+
+class BatchSums(NamedTuple):
+    """What each arm gave in each batch of each path."""
+
+    pulls: Float[Array, "paths batches arms"]
+    total: Float[Array, "paths batches arms"]
 
 
 class Sums(NamedTuple):
@@ -58,18 +66,39 @@ def run_batches(
     squares_around: Float[Array, " arms"] | None = None,
 ) -> tuple[ArmStatistics, Float[Array, "paths arms"] | None]:
     """Paths at their end: pulls and sums, and where asked for the summed ((reward - around) / sigma)^2 of Normal rewards."""
-    number, num_arms = words.shape[-1], problem.mean.shape[0]
-    batches = _make_batches(batching, arms, forced, num_arms, problem.mean.dtype)
-    groups = math.ceil(number / AT_ONCE)
-    size = math.ceil(number / groups)
-    which = jnp.minimum(jnp.arange(groups * size), number - 1).reshape(groups, size)
+    batches = _make_batches(batching, arms, forced, problem.mean.shape[0], problem.mean.dtype)
 
     def group(places: Int[Array, " size"]) -> Sums:
         own = None if means is None else means[places]
-        return _run_group(problem, words[:, places], batching, batches, own, squares_around)
+        return _run_group(problem, words[:, places], batching, batches, own, squares_around)[0]
 
-    found = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:number], jax.lax.map(group, which))
+    found = _in_groups(group, words.shape[-1])
     return ArmStatistics(pulls=found.pulls.astype(jnp.int32), total=found.total), found.squares
+
+
+def run_each_batch(
+    problem: Problem,
+    words: Array,
+    batching: Batching,
+    arms: Int[Array | np.ndarray, " steps"],
+    forced: Bool[Array | np.ndarray, " steps"],
+) -> BatchSums:
+    """The same paths batch by batch; a batch after a rule has stopped the path is empty."""
+    batches = _make_batches(batching, arms, forced, problem.mean.shape[0], problem.mean.dtype)
+
+    def group(places: Int[Array, " size"]) -> BatchSums:
+        after = _run_group(problem, words[:, places], batching, batches, None, None, each=True)[1]
+        return BatchSums(*(jnp.diff(jnp.moveaxis(part, 0, 1), axis=1, prepend=0) for part in (after.pulls, after.total)))
+
+    return _in_groups(group, words.shape[-1])
+
+
+def _in_groups(group: Callable[[Int[Array, " size"]], Any], number: int) -> Any:
+    """All paths, as many at once as the cache holds."""
+    groups = math.ceil(number / AT_ONCE)
+    size = math.ceil(number / groups)
+    which = jnp.minimum(jnp.arange(groups * size), number - 1).reshape(groups, size)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:number], jax.lax.map(group, which))
 
 
 def _make_batches(batching: Batching, arms: Any, forced: Any, num_arms: int, dtype: Any) -> Batch:
@@ -86,7 +115,9 @@ def _run_group(
     batches: Batch,
     means: Float[Array, "paths arms"] | None,
     around: Float[Array, " arms"] | None,
-) -> Sums:
+    each: bool = False,
+) -> tuple[Sums, Sums | None]:
+    """The sums at the end, and after each batch where asked for."""
     dtype, shape = problem.mean.dtype, (words.shape[-1], problem.mean.shape[0])
     nothing = trials_minor(jnp.zeros(shape, dtype))
     stopped = None if problem.stop is None else jnp.zeros(shape[0], bool)
@@ -98,10 +129,11 @@ def _run_group(
     all_paths = jax.vmap(one, in_axes=(None if means is None else 0, -1, 0, None))
     mean = problem.mean if means is None else trials_minor(means)
 
-    def body(sums: Sums, batch: Batch) -> tuple[Sums, None]:
-        return jax.tree.map(trials_minor, all_paths(mean, words, sums, batch)), None
+    def body(sums: Sums, batch: Batch) -> tuple[Sums, Sums | None]:
+        after = jax.tree.map(trials_minor, all_paths(mean, words, sums, batch))
+        return after, after if each else None
 
-    return jax.lax.scan(body, start, batches)[0]
+    return jax.lax.scan(body, start, batches)
 
 
 def _one_batch(problem: Problem, allocation: str, around: Array | None, words: Array, sums: Sums, batch: Batch) -> Sums:

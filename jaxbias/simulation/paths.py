@@ -15,7 +15,7 @@ from jaxbias._core.settings import settings
 from jaxbias.history import History, seen_by_batch
 from jaxbias.policies import ArmStatistics, BasePolicy, Policy, StatisticsPolicy, complete_policy
 from jaxbias.rewards import Family, Normal, UnknownSigma, at_arm, complete_family
-from jaxbias.simulation.batches import can_batch, run_batches
+from jaxbias.simulation.batches import BatchSums, can_batch, run_batches, run_each_batch
 from jaxbias.simulation.steps import (
     ONE_BY_ONE,
     Batching,
@@ -236,6 +236,17 @@ def simulate_sums(
     problem = problem._replace(policy=Squared(policy=problem.policy, mean=squares_around, sigma=sigma))
     (_, squares), statistics, _ = _follow(problem, words, design, means=means)
     return PathSums(pulls=statistics.pulls, total=statistics.total, squares=squares)
+
+
+def simulate_batches(
+    words: Array, policy: Policy, family: Family, mean: Float[Array, " arms"], design: Design
+) -> BatchSums | None:
+    """Paths batch by batch; None where batches are not drawn as a whole."""
+    problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=mean, stop=design.stop)
+    problem = problem.for_steps(design.arms.shape[0])
+    if not can_batch(problem, design.batching, mean.shape[0]):
+        return None
+    return run_each_batch(problem, words, design.batching, design.arms, design.forced)
 
 
 def simulate_logs(words: Array, policy: Policy, family: Family, means: Float[Array, "paths arms"], design: Design) -> History:

@@ -7,10 +7,22 @@ import pandas as pd
 import pytest
 
 import jaxbias as jb
-from jaxbias.analysis.drift import Slopes, _judge, _slopes, _times, check_drift, find_drift
+from jaxbias._core.randomness import root_words, trial_words
+from jaxbias.analysis.drift import (
+    Slopes,
+    _judge,
+    _simulate,
+    _slopes,
+    _slopes_of_batches,
+    _times,
+    check_drift,
+    find_drift,
+)
 from jaxbias.reporting.documents import debias_document
 from jaxbias.reporting.drift import drift_document, drift_sentence
 from jaxbias.reporting.page import render_report
+from jaxbias.simulation.batches import BatchSums
+from jaxbias.simulation.paths import design_of, simulate_logs
 
 MEAN, STEPS = np.array([1.0, 0.75, 0.5]), 200
 POLICIES = {"lil-ucb": jb.LilUCB(), "thompson": jb.Thompson(), "greedy": jb.Greedy()}
@@ -96,3 +108,43 @@ def test_false_alarms_under_adaptive_policies(name):
     """300 logs without a change: 5% of alarms, within 3 standard errors."""
     share = np.mean(p_values(POLICIES[name], drifting_logs(POLICIES[name], 300, 0.0), 255) <= 0.05)
     assert share < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_sums_of_batches_give_the_slopes_of_their_rows():
+    rng = np.random.default_rng(1)
+    sizes, mean = (3, 4, 5, 8), np.array([2.0, 3.0, 5.0])
+    batch = np.repeat(np.arange(4), sizes)
+    arms, rewards = rng.integers(0, 3, (6, 20)), 4 + rng.normal(size=(6, 20))
+    pulls, total = np.zeros((6, 4, 3)), np.zeros((6, 4, 3))
+    for path in range(6):
+        np.add.at(pulls[path], (batch, arms[path]), 1)
+        np.add.at(total[path], (batch, arms[path]), rewards[path])
+    time = _times(sizes, 20)
+    starts = np.cumsum([0, *sizes[:-1]])
+    with jax.enable_x64(True):
+        found = _slopes_of_batches(
+            BatchSums(jnp.asarray(pulls), jnp.asarray(total)), jnp.asarray(time[starts]), jnp.asarray(mean)
+        )
+        for path in range(6):
+            rows = _slopes(jnp.asarray(arms[path]), jnp.asarray(rewards[path]), jnp.asarray(time), 3)
+            np.testing.assert_allclose(found.squares[path], rows.squares, rtol=1e-9)
+            np.testing.assert_allclose(found.cross[path], rows.cross, rtol=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [(50,) * 4, (30, 60, 110)])
+def test_whole_batches_have_the_slopes_of_their_steps(sizes):
+    """On average, within Monte Carlo error: the same simulation, by whole batches and step by step."""
+    mean, policy = jnp.asarray([0.5, 0.3]), jb.BetaThompson()
+    log = jb.simulate(jax.random.key(0), policy, jb.Bernoulli(), [0.5, 0.3], num_steps=200, batch_size=list(sizes))
+    design, root = design_of(log), root_words(jax.random.key(1))
+    time = jnp.asarray(_times(sizes, 200), jnp.float32)
+    whole = _simulate(policy, jb.Bernoulli(), mean, design, time, root, size=1000, chunks=2)
+    logs = simulate_logs(
+        trial_words(root, jnp.uint32(7), 2000), policy, jb.Bernoulli(), jnp.broadcast_to(mean, (2000, 2)), design
+    )
+    steps = jax.vmap(lambda arms, rewards: _slopes(arms, rewards, time, 2))(logs.arms, logs.rewards)
+    for ours, theirs in zip(whole, steps, strict=True):
+        for power in (1, 2):
+            ours_to, theirs_to = (np.asarray(part, float) ** power for part in (ours, theirs))
+            error = np.sqrt((ours_to.var(axis=0) + theirs_to.var(axis=0)) / 2000)
+            assert np.all(np.abs(ours_to.mean(axis=0) - theirs_to.mean(axis=0)) < 4 * error)
