@@ -17,14 +17,14 @@ from jaxbias.rewards import Normal, UnknownSigma, complete_family
 LONGEST = 2**20  # steps, or whole batches, of a log that is simulated thousands of times: minutes; beyond, hours
 PATHS, FEW_PATHS = 2**14, 2**11  # of mean matching, for standard errors known to 1%; fewer where a step is expensive
 FEWEST_PATHS = 256  # of any simulation: a Monte Carlo error of a sixteenth of the standard error
-WORK = 2**26  # of all paths of mean matching together: about 3 seconds, up to ten times
+WORK = 2**25  # of all paths of mean matching together: about 2 seconds, up to ten times
 INTERVAL_WORK = 2**27  # likewise of intervals, which need their tails, and simulate them one to three times
 MOST_WORK = 2**31  # likewise, beyond which a method is left out: two minutes each time
 LITTLE_WORK = 2**26  # likewise, that a method may take which cannot help: some seconds
 INTEGRALS = 2**14  # log-probabilities in units of a closed form, for which paths are run unasked: a minute; beyond, many minutes
 NUMBERS = 2**18  # steps x arms of a log of Normal rewards whose paths are weighted: 3 GB and half a minute
 PARTICLES = 2**16  # likewise of other rewards, whose particles are simulated again in every round: half a minute, two rounds
-BIAS_WORK = 2**26  # of the trials of the estimated bias: about 3 seconds
+BIAS_WORK = 2**25  # of the trials of the estimated bias: about 2 seconds
 BIAS_TRIALS = 2**14  # of it, at most: a Monte Carlo error of a hundredth of a sample mean's spread
 EVALUATION_WORK = 2**26  # of all paths with which one method estimates all logs of an evaluation: about 3 seconds
 EVALUATED_LOGS = (50, 100)  # at least, at most: with fewer a coverage is not known; with 100 it is to 1 or 2% over all arms
