@@ -35,7 +35,8 @@ WIDTH = "88"  # of the terminal, so that tables fit a page
 FRAME = "│┃─━"  # of tables
 LINE = 80  # the longest line of an output: what fits the column of a page in a window of 1,280 pixels
 CHECKING = {  # as the tests do: most of the time is XLA compiling, and what was compiled is kept
-    "XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304 --xla_backend_optimization_level=0",
+    "XLA_FLAGS": "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304 --xla_backend_optimization_level=0"
+    " --xla_cpu_use_fusion_emitters=false",
     "JAX_COMPILATION_CACHE_DIR": "/tmp/jaxbias-test-cache",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PLATFORMS": "cpu",

@@ -10,9 +10,10 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "/tmp/jaxbias-test-cache")  #
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # modules share many small programs, and forget them
 # Loops in one piece, as on the command line.
 FLAGS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=4194304"
-# Most of the time of the tests is XLA compiling, which takes half the time without LLVM's optimisations. The long statistical
-# checks (-m slow) compute for longer than they compile, and keep them.
-QUICK_TO_COMPILE = "--xla_backend_optimization_level=0"
+# Most of the time of the tests is XLA compiling, which takes half the time without LLVM's optimisations, and a third of that with
+# XLA's older code generator, as the programs that `use_cache` keeps have it. The long statistical checks (-m slow) compute for
+# longer than they compile: they have the optimisations, and the newer generator.
+QUICK_TO_COMPILE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # whichever test comes first; those of several devices say how many
 
 from jaxtyping import install_import_hook

@@ -95,7 +95,10 @@ def posterior_of(family: BaseFamily, summary: Summary) -> Posterior:
 
 def shrunken_means(family: BaseFamily, summary: Summary) -> Float[Array, " arms"]:
     """The estimates of one trial alone, in the family's range; NaN without a pull. This is all that a simulated path needs."""
-    posterior = posterior_of(family, summary)
+    return _means(family, summary, posterior_of(family, summary))
+
+
+def _means(family: BaseFamily, summary: Summary, posterior: Posterior) -> Float[Array, " arms"]:
     mean = jnp.clip(posterior.average(posterior.mean), *family.mean_range)
     return jnp.where(summary.pulls > 0, mean, jnp.nan)
 
@@ -107,10 +110,12 @@ def _shrink(summary: Summary, family: BaseFamily, level: float, chunks: LogChunk
 
 def _estimate(family: BaseFamily, summary: Summary, level: float) -> Estimate:
     """Of one trial."""
-    posterior, mean = posterior_of(family, summary), shrunken_means(family, summary)
+    posterior = posterior_of(family, summary)
+    mean = _means(family, summary, posterior)
     # Quantiles have no derivative here: JAX has none of the incomplete beta function in its parameters.
     fixed = posterior_of(family, jax.lax.stop_gradient(summary))
-    lower, upper = (jnp.clip(fixed.quantile(share), *family.mean_range) for share in ((1 - level) / 2, (1 + level) / 2))
+    shares = jnp.asarray([(1 - level) / 2, (1 + level) / 2], mean.dtype)
+    lower, upper = jnp.clip(jax.vmap(fixed.quantile)(shares), *family.mean_range)  # both from one table
     stderr = posterior.deviation
     if isinstance(family, Exponential):  # after one pull the variance of the posterior is infinite
         stderr = (upper - lower) / (2 * normal_quantile(level))

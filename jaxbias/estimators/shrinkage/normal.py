@@ -95,7 +95,7 @@ def normal_posterior(summary: Summary, variances: Variances) -> Posterior:
     spread = (between[:, None] * shrinks + jnp.square(shrinks) / together[:, None]) * scale[:, None]
     weight = normalise(log_weight)
 
-    def quantile(share: float) -> Arms:
+    def quantile(share: Float[Array, ""]) -> Arms:
         cdf = lambda at: weight @ _cdf((at[None] - mean) / jnp.sqrt(spread), variances.freedom)
         return bracket(cdf, share, *_ends(mean, jnp.sqrt(spread)), halvings=HALVINGS)
 

@@ -34,7 +34,7 @@ class Posterior(NamedTuple):
     variance: Float[Array, "nodes arms"]
     kept: Float[Array, "nodes arms"]
     centre: Float[Array, " nodes"]
-    quantile: Callable[[float], Arms]
+    quantile: Callable[[Float[Array, ""]], Arms]
 
     def average(self, values: Float[Array, "nodes *arms"]) -> Float[Array, "*arms"]:
         """Over the nodes."""
