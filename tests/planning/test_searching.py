@@ -55,7 +55,8 @@ def test_a_calibration_through_a_design_gives_its_figures(plain):
     through = plain.through(design, own)
     np.testing.assert_allclose(plain.figure(Goal("half_width", 1.0), through, 200), design.half_width, rtol=1e-6)
     np.testing.assert_allclose(plain.figure(Goal("power", 0.5), through, 200), design.power, atol=0.01)
-    assert plain.through(design._replace(steps=513), own) is own  # beyond the logs
+    plain.through(design._replace(steps=513), own)  # beyond the logs, which grow
+    assert plain.horizon == 513
 
 
 def test_an_error_stands_for_more_steps_where_steps_help_less(plain):
@@ -84,6 +85,22 @@ def test_a_search_ends_where_the_errors_of_designs_are_larger_than_the_tolerance
     assert len(truth.measured) <= 2
     assert target.steps == design.steps
     assert abs(design.half_width - 0.15) < 0.02
+
+
+class Lucky(Truth):
+    """The first design finds far more than it should, in few logs; the next ones what they should."""
+
+    def __call__(self, steps):
+        design, calibration = super().__call__(steps)
+        return design._replace(power=0.92, power_stderr=0.034) if len(self.measured) == 1 else design, calibration
+
+
+def test_a_design_clearly_better_than_asked_is_not_the_smallest(plain):
+    truth = Lucky(1.05, noise=0.05)
+    target, design = find_smallest(plain, Goal("power", 0.8), truth, "uniform", 100_000, 0.05)
+    assert design.power < 0.9
+    assert target.steps < truth.measured[0]
+    assert len(truth.measured) <= 5
 
 
 def test_a_goal_out_of_reach_says_how_far_it_came(plain):
