@@ -154,8 +154,6 @@ def find_smallest(
     found, last, least = None, None, 0  # the least number of steps that was measured and reaches it; the most that does not
     for _ in range(MOST_MEASURED):
         aim = max(steps, least) * (1 + tolerance / 2)  # a bit beyond, as a design that just fails costs another one
-        if found is not None and aim >= found.steps:  # one clearly better than asked: half-way to what was too few
-            aim = np.sqrt(max(least, num_arms) * found.steps)
         steps = int(np.clip(max(int(aim), least + 1), num_arms, max_steps))
         last, calibration = measure(steps)
         calibration = plain.through(last, calibration)
@@ -173,10 +171,8 @@ def _is_narrow(
     plain: PlainLogs, goal: Goal, calibration: Calibration, found: Design, least: int, expected: int, tolerance: float
 ) -> bool:
     """Whether what is left to search is less than the tolerance, or than what the errors of designs can tell."""
-    if found.steps <= max(least * (1 + tolerance), least + 1, plain.setting.points.shape[1]):
-        return True
-    blur = plain.blur(goal, calibration, found, tolerance)
-    return not goal.exceeded(found) and found.steps <= max(least, expected) * (1 + blur)
+    blur = tolerance if goal.exceeded(found) else plain.blur(goal, calibration, found, tolerance)
+    return found.steps <= max(max(least, expected) * (1 + blur), least + 1, plain.setting.points.shape[1])
 
 
 def _out_of_reach(goal: Goal, value: float) -> bool:

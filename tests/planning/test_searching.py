@@ -87,20 +87,13 @@ def test_a_search_ends_where_the_errors_of_designs_are_larger_than_the_tolerance
     assert abs(design.half_width - 0.15) < 0.02
 
 
-class Lucky(Truth):
-    """The first design finds far more than it should, in few logs; the next ones what they should."""
-
-    def __call__(self, steps):
-        design, calibration = super().__call__(steps)
-        return design._replace(power=0.92, power_stderr=0.034) if len(self.measured) == 1 else design, calibration
-
-
 def test_a_design_clearly_better_than_asked_is_not_the_smallest(plain):
-    truth = Lucky(1.05, noise=0.05)
+    """The logs of all designs are lucky alike: the first one, where plain tests say, has 92% for 80%."""
+    truth = Truth(0.8, noise=0.034)
     target, design = find_smallest(plain, Goal("power", 0.8), truth, "uniform", 100_000, 0.05)
-    assert design.power < 0.9
+    assert design.power <= 0.8 + 2 * 0.034
     assert target.steps < truth.measured[0]
-    assert len(truth.measured) <= 5
+    assert len(truth.measured) <= 3
 
 
 def test_a_goal_out_of_reach_says_how_far_it_came(plain):
