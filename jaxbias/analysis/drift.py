@@ -26,7 +26,7 @@ from jaxbias.stopping import StoppingRule, check_stop
 
 FEWEST_STEPS = 100  # of a log that is checked: in a shorter one only a change that anybody can see would be found
 MOST_STEPS = 2**17  # of a log that is checked: beyond, the simulated logs take a minute and more
-STEPS_AT_ONCE = 2**20  # steps of the logs that are simulated together: some tens of MB
+STEPS_AT_ONCE = 2**22  # steps of the logs that are simulated together: some tens of MB; four long logs alone fill no vector
 STEPS_IN_ALL = 2**26  # of all simulated logs: a few seconds
 TRIALS = (255, 1023)  # at least, at most; with 1,023 a p-value of 0.05 is known to 0.007
 

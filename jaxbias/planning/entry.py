@@ -15,7 +15,7 @@ from jaxbias._core.kept import load_kept, make_folder, save_kept
 from jaxbias._core.randomness import key_words
 from jaxbias._core.version import __version__
 from jaxbias.planning.checks import check_goals, check_numbers, check_points, check_steps, name_policies, sample_points
-from jaxbias.planning.measuring import Calibration, Setting, measure_design
+from jaxbias.planning.measuring import Calibration, Setting, log_key, measure_design
 from jaxbias.planning.results import Design, Plan
 from jaxbias.planning.searching import Measure, PlainLogs, find_smallest
 from jaxbias.policies import BasePolicy, check_policy
@@ -23,7 +23,6 @@ from jaxbias.rewards import Family, check_family
 from jaxbias.simulation.trials import make_batching, prepare
 
 INSIDE = "designs"  # the subfolder with the finished ones
-SEARCH = 29  # folded into the key: the logs of a search are not those of a design
 USUAL = 2  # designs that a search measures, for the time left
 
 
@@ -103,7 +102,7 @@ def plan(
         own = check_policy(policy, points.shape[1])
         for steps in lengths:
             designs[name, steps] = work.measure(name, own, steps)[0]
-        plain = PlainLogs(jax.random.fold_in(work.key_of(name, 0), SEARCH), own, setting)
+        plain = PlainLogs(log_key(work.key_of(name)), own, setting)
         for goal in goals:
             target, design = find_smallest(plain, goal, work.measure_by(name, own), name, max_steps, tolerance)
             work.finish_search()
@@ -140,9 +139,13 @@ class _Work:
 
         return measure
 
-    def key_of(self, name: str, num_steps: int) -> PRNGKeyArray:
-        """Of a design: the same whatever else is measured, and in which order."""
-        return jax.random.fold_in(self.key, zlib.crc32(f"{name} {num_steps}".encode()))
+    def key_of(self, name: str) -> PRNGKeyArray:
+        """Of a policy's designs, whatever else is measured, and in which order.
+
+        All lengths have the same: shorter logs are the first steps of longer ones, so that designs differ by their lengths and
+        not by luck. A search among designs with logs of their own ends where one was lucky.
+        """
+        return jax.random.fold_in(self.key, zlib.crc32(name.encode()))
 
     def measure(self, name: str, policy: BasePolicy, num_steps: int) -> tuple[Design, Calibration]:
         """A design, from its file if it is there."""
@@ -150,7 +153,7 @@ class _Work:
         path = self.folder and self.folder / INSIDE / f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}.json"
         found = _load(path, head) if path else None
         if found is None:
-            found = measure_design(self.key_of(name, num_steps), name, policy, self.setting, num_steps)
+            found = measure_design(self.key_of(name), name, policy, self.setting, num_steps)
             if path:
                 save_kept(path, head, {"design": found[0]._asdict(), "calibration": found[1]._asdict()})
         self.done += 1

@@ -1,5 +1,6 @@
 """One design measured: its logs simulated, and the difference of two arms tested in each."""
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -97,27 +98,36 @@ class PlainFigures(NamedTuple):
 def simulate_design(key: PRNGKeyArray, policy: BasePolicy, setting: Setting, mean: np.ndarray, num_steps: int) -> History:
     """Logs, each at its means."""
     batching = make_batching(setting.batch_size, setting.allocation, num_steps)
-    means = jnp.asarray(mean, float)
-    return _simulate(policy, setting.family, means, root_words(key), num_steps=num_steps, batching=batching)
+    steps, num_arms = np.arange(num_steps, dtype=np.int32), mean.shape[1]
+    design = PathDesign(np.where(steps < num_arms, steps, 0).astype(np.int32), steps < num_arms, batching)
+    logs = _simulate(policy, setting.family, jnp.asarray(mean, float), root_words(key), design)
+    if not logs.is_padded:
+        return logs
+    cut = lambda values: np.asarray(values)[:, :num_steps]
+    whole: Any = dict(arms=cut(logs.arms), rewards=cut(logs.rewards), forced=cut(logs.forced), lengths=None, is_padded=False)
+    return dataclasses.replace(logs, **whole)
 
 
-@partial(compiled, static=("num_steps", "batching"), quick=False)
-def _simulate(policy: Any, family: Any, means: Array, root: Array, num_steps: int, batching: Any) -> History:
-    words, steps = trial_words(root, jnp.uint32(0), means.shape[0]), jnp.arange(num_steps, dtype=jnp.int32)
-    forced = steps < means.shape[1]
-    design = PathDesign(jnp.where(forced, steps, 0), forced, batching)
-    return simulate_logs(words, policy, family, means, design)
+@partial(compiled, pads=("design",), quick=False)
+def _simulate(policy: Any, family: Any, means: Array, root: Array, design: PathDesign) -> History:
+    return simulate_logs(trial_words(root, jnp.uint32(0), means.shape[0]), policy, family, means, design)
+
+
+def log_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """Of the logs of a design."""
+    return jax.random.split(key)[0]
 
 
 def measure_design(
     key: PRNGKeyArray, name: str, policy: BasePolicy, setting: Setting, num_steps: int
 ) -> tuple[Design, Calibration]:
     """The figures of a design, and how its tests compare with the plain ones."""
-    log_key, test_key = jax.random.split(key)
     number = GROUPS * -(-setting.num_trials // GROUPS)
     asked = setting.questions(number)
-    logs = simulate_design(log_key, policy, setting, asked.mean, num_steps)
-    estimate, which = _test(test_key, logs, policy, setting, asked)
+    logs = simulate_design(log_key(key), policy, setting, asked.mean, num_steps)
+    estimate, which = _test(jax.random.split(key)[1], logs, policy, setting, asked)
+    statistics = logs.statistics
+    pulls, total = (np.asarray(part, np.float64) for part in (statistics.pulls, statistics.total))
     pick = lambda values: np.asarray(values, np.float64)[np.arange(number), which]
     lower, upper = pick(estimate.lower), pick(estimate.upper)
     usable = (pick(estimate.converged) > 0) & np.isfinite(lower) & np.isfinite(upper)
@@ -127,14 +137,14 @@ def measure_design(
     covered = known((lower <= asked.difference) & (asked.difference <= upper))
     groups = 1 if len(setting.points) > 1 else number // GROUPS
     figures = {
-        "regret": average(_regret(logs, asked)),
-        "bias": average(_bias(logs, asked)),
+        "regret": average(_regret(pulls, asked)),
+        "bias": average(np.mean(total / pulls - asked.mean, axis=1)),
         "half_width": average(half_width, groups),
         "coverage": average(covered, groups),
         "power": average(rejected, groups),
         "best_arm": average(_finds_best(logs, setting, asked)),
     }
-    plain = plain_figures(setting, asked, *_of_pair(logs, asked))
+    plain = plain_figures(setting, asked, *(_of_pair(part, asked) for part in (pulls, total)))
     ratio = np.nanmean(half_width) / (normal_quantile(setting.level) * np.mean(plain.stderr[usable])) if usable.any() else 1.0
     named = {name: value for name, (value, _) in figures.items()}
     named |= {f"{name}_stderr": stderr for name, (_, stderr) in figures.items()}
@@ -174,13 +184,8 @@ def average(each: np.ndarray, cluster: int = 1) -> tuple[float, float]:
     return mean, float(max(one_by_one, together))
 
 
-def _regret(logs: History, asked: Questions) -> np.ndarray:
-    pulls = np.asarray(logs.statistics.pulls, np.float64)
+def _regret(pulls: np.ndarray, asked: Questions) -> np.ndarray:
     return np.sum(pulls * (asked.mean.max(axis=1, keepdims=True) - asked.mean), axis=1)
-
-
-def _bias(logs: History, asked: Questions) -> np.ndarray:
-    return np.mean(np.asarray(logs.statistics.mean, np.float64) - asked.mean, axis=1)
 
 
 def _finds_best(logs: History, setting: Setting, asked: Questions) -> np.ndarray:
@@ -198,8 +203,7 @@ def plain_figures(setting: Setting, asked: Questions, pulls: np.ndarray, total: 
     return PlainFigures(stderr=stderr, z=(mean[0] - mean[1]) / stderr)
 
 
-def _of_pair(logs: History, asked: Questions) -> tuple[np.ndarray, np.ndarray]:
-    """The pulls and summed rewards of the two arms of each log."""
-    rows, statistics = np.arange(len(asked.mean)), logs.statistics
-    pick = lambda values: np.stack([np.asarray(values, np.float64)[rows, which] for which in (asked.arms, asked.others)])
-    return pick(statistics.pulls), pick(statistics.total)
+def _of_pair(values: np.ndarray, asked: Questions) -> np.ndarray:
+    """The values of the two arms of each log."""
+    rows = np.arange(len(values))
+    return np.stack([values[rows, which] for which in (asked.arms, asked.others)])

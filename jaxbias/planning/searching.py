@@ -18,7 +18,9 @@ from jaxbias.planning.results import Design, Target
 from jaxbias.policies import BasePolicy
 
 FIRST = 512  # steps that are simulated first
-MOST_NUMBERS = 2**23  # logs x steps kept for the plain figures: 64 MB, and a few seconds
+MOST_NUMBERS = (
+    2**25
+)  # logs x steps kept for the plain figures: 256 MB, and seconds; with fewer logs they are not those of a design
 BLOCK = 256  # steps whose sums are kept
 FEWEST_LOGS = 32  # for the plain figures, however long they are
 MOST_FACTOR = 16  # by which the steps grow at once, where half-widths that fall as steps^-1/2 say so
@@ -29,6 +31,7 @@ SEARCHED_LOGS = 256  # for the plain figures: they cost little, and their error 
 FAR = 0.3  # of a half-width, or in power: so much better than the plain ones the tests are not
 NEAR = 1.5  # times fewer steps, from which to see how fast a figure changes with them
 MOST_BLUR = 0.25  # of the steps, however large the error of a figure is
+ERRORS = 2  # Monte Carlo errors by which a design that is reported may be better than its goal
 TINY = 1e-12  # a change below which there is none
 FINE = 4  # times finer than the tolerance is the bisection, which costs nothing
 
@@ -45,6 +48,12 @@ class Goal(NamedTuple):
         """Whether a design reaches it, as far as its Monte Carlo error can tell."""
         value, stderr = getattr(design, self.figure), np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
         return bool(value <= self.value + stderr if self.figure == "half_width" else value >= self.value - stderr)
+
+    def exceeded(self, design: Design) -> bool:
+        """Whether a design is clearly better than what is asked for, by more than its Monte Carlo error can explain."""
+        value, stderr = getattr(design, self.figure), np.nan_to_num(getattr(design, f"{self.figure}_stderr"))
+        better = self.value - value if self.figure == "half_width" else value - self.value
+        return bool(better > ERRORS * stderr)
 
 
 class Prefixes:
@@ -83,6 +92,11 @@ class PlainLogs:
         self.logs = Prefixes(simulate_design(self.key, self.policy, self.setting, self.asked.mean, num_steps), self.asked)
         self.horizon = num_steps
 
+    def reach(self, num_steps: int) -> None:
+        """Logs of so many steps at least."""
+        if num_steps > self.horizon:
+            self.grow(num_steps)
+
     def figure(self, goal: Goal, calibration: Calibration, num_steps: int) -> float:
         """What the goal is about, as expected of the tests."""
         assert self.logs is not None
@@ -97,8 +111,11 @@ class PlainLogs:
 
         A design is judged by its own logs: so the next one is expected where they would say so, and not a few steps on.
         """
-        if self.asked is None or self.logs is None or design.steps > self.horizon or not np.isfinite(design.half_width):
+        if not np.isfinite(design.half_width):
             return calibration
+        self.reach(design.steps)
+        assert self.asked is not None
+        assert self.logs is not None
         plain = plain_figures(self.setting, self.asked, *self.logs.at(design.steps))
         ratio = design.half_width / (normal_quantile(self.setting.level) * np.mean(plain.stderr))
         share = np.clip(design.power, 0.5 / design.logs, 1 - 0.5 / design.logs)
@@ -109,8 +126,7 @@ class PlainLogs:
 
         The fewer pulls the worse arm gets, the less more steps help, and the more steps an error stands for.
         """
-        if design.steps > self.horizon:
-            return tolerance
+        self.reach(design.steps)
         shorter = max(round(design.steps / NEAR), self.setting.points.shape[1])
         before, now = (self.figure(goal, calibration, steps) for steps in (shorter, design.steps))
         change = abs(now - before) / np.log(design.steps / shorter) if shorter < design.steps else np.inf
@@ -143,14 +159,20 @@ def find_smallest(
         calibration = plain.through(last, calibration)
         found, least = (last, least) if goal.reached(last) else (found, steps)
         steps = _expected(plain, goal, calibration, max_steps, tolerance)
-        blur = tolerance if found is None else plain.blur(goal, calibration, found, tolerance)
-        narrow = found is not None and found.steps <= max(max(least, steps) * (1 + blur), num_arms)
-        if narrow or least >= max_steps:
+        if least >= max_steps or (found is not None and _is_narrow(plain, goal, calibration, found, least, steps, tolerance)):
             break
     assert last is not None
     reported = found or last
     ends = (reported.steps, getattr(reported, goal.figure), least)
     return Target(name, goal.figure, goal.value, found and found.steps, *ends), reported
+
+
+def _is_narrow(
+    plain: PlainLogs, goal: Goal, calibration: Calibration, found: Design, least: int, expected: int, tolerance: float
+) -> bool:
+    """Whether what is left to search is less than the tolerance, or than what the errors of designs can tell."""
+    blur = tolerance if goal.exceeded(found) else plain.blur(goal, calibration, found, tolerance)
+    return found.steps <= max(max(least, expected) * (1 + blur), least + 1, plain.setting.points.shape[1])
 
 
 def _out_of_reach(goal: Goal, value: float) -> bool:

@@ -55,7 +55,8 @@ def test_a_calibration_through_a_design_gives_its_figures(plain):
     through = plain.through(design, own)
     np.testing.assert_allclose(plain.figure(Goal("half_width", 1.0), through, 200), design.half_width, rtol=1e-6)
     np.testing.assert_allclose(plain.figure(Goal("power", 0.5), through, 200), design.power, atol=0.01)
-    assert plain.through(design._replace(steps=513), own) is own  # beyond the logs
+    plain.through(design._replace(steps=513), own)  # beyond the logs, which grow
+    assert plain.horizon == 513
 
 
 def test_an_error_stands_for_more_steps_where_steps_help_less(plain):
@@ -84,6 +85,15 @@ def test_a_search_ends_where_the_errors_of_designs_are_larger_than_the_tolerance
     assert len(truth.measured) <= 2
     assert target.steps == design.steps
     assert abs(design.half_width - 0.15) < 0.02
+
+
+def test_a_design_clearly_better_than_asked_is_not_the_smallest(plain):
+    """The logs of all designs are lucky alike: the first one, where plain tests say, has 92% for 80%."""
+    truth = Truth(0.8, noise=0.034)
+    target, design = find_smallest(plain, Goal("power", 0.8), truth, "uniform", 100_000, 0.05)
+    assert design.power <= 0.8 + 2 * 0.034
+    assert target.steps < truth.measured[0]
+    assert len(truth.measured) <= 3
 
 
 def test_a_goal_out_of_reach_says_how_far_it_came(plain):

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, log_keys, split_logs
 from jaxbias._core.jit import compiled
@@ -15,6 +15,7 @@ from jaxbias.estimators.inversion.inverting import known_family, observed_sums, 
 from jaxbias.estimators.inversion.question import Question, Weighted
 from jaxbias.estimators.inversion.statistic import statistic
 from jaxbias.history import History
+from jaxbias.rewards import Normal
 from jaxbias.simulation.paths import design_of, logs_at_once, simulate_sums
 
 FEW = 20  # paths whose smallest p-value is as small: with fewer, the share of them is taken to be in proportion to the p-value
@@ -82,7 +83,7 @@ def _null_statistics(
     fixed, given = known_family(family, log)
     statistics = log.statistics
     anchors = place_anchors(fixed, statistics.mean, statistics.pulls, jnp.ones((), log.rewards.dtype))
-    common = _common_mean(assign_anchors(order_key, anchors, num_paths), anchors)
+    common = _common_mean(fixed, assign_anchors(order_key, anchors, num_paths), anchors, statistics.pulls)
     words = trial_words(root_words(path_key), jnp.uint32(0), num_paths)
     around = None if given is None else anchors.centre
     means = jnp.broadcast_to(common[:, None], (num_paths, anchors.centre.shape[0]))
@@ -97,8 +98,15 @@ def _null_statistics(
     return jax.lax.map(one, tuple(weighted))
 
 
-def _common_mean(means: Float[Array, "paths arms"], anchors: Anchors) -> Float[Array, " paths"]:
+def _common_mean(
+    family: Any, means: Float[Array, "paths arms"], anchors: Anchors, pulls: Int[Array, " arms"]
+) -> Float[Array, " paths"]:
+    """The averages of the means, weighted by what is known of each arm if they are all the same."""
     precision = 1 / jnp.square(anchors.stderr)
+    if not isinstance(family, Normal):  # the variance at an arm's own sample mean is too small near an end of the range
+        together = jnp.sum(precision * anchors.centre) / jnp.sum(precision)
+        variance = family.variance(jnp.broadcast_to(together, anchors.centre.shape))
+        precision = jnp.maximum(pulls, 1).astype(variance.dtype) / variance
     return means @ (precision / jnp.sum(precision))
 
 

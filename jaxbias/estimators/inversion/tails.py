@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxbias.estimators.inversion.statistic import Sums, constrained, statistic
 from jaxbias.estimators.inversion.tilting import log_ratio
-from jaxbias.rewards import BaseFamily
+from jaxbias.rewards import BaseFamily, Normal
 
 TIE = 1e-5  # relative: statistics of the same counts, rounded differently
 FARTHEST = 12.0  # standard errors from the estimate to where an end of an interval is looked for
@@ -86,8 +86,7 @@ def tails(contrast: Contrast, at: Float[Array, ""]) -> Tails:
 
 def _weights(contrast: Contrast, at: Float[Array, ""]) -> Float[Array, " paths"]:
     """The density of the paths at means on which the contrast is `at`, over that at the anchors."""
-    variance = jnp.broadcast_to(jnp.square(contrast.stderr), contrast.nuisance.shape)
-    means = constrained(contrast.family, contrast.nuisance, variance, contrast.weights, at)
+    means = _nuisance_at(contrast, at)
     data = (contrast.centre, contrast.paths.count, contrast.residual, contrast.reward)
     used = (contrast.weights != 0)[None]
 
@@ -98,6 +97,20 @@ def _weights(contrast: Contrast, at: Float[Array, ""]) -> Float[Array, " paths"]
     total, _ = jax.lax.scan(add, nothing, means)
     log_number = jnp.log(jnp.asarray(means.shape[0], total.dtype))
     return jnp.where(contrast.pulled, jnp.exp(total - log_number - contrast.log_mixture), 0)
+
+
+def _nuisance_at(contrast: Contrast, at: Float[Array, ""]) -> Float[Array, "draws arms"]:
+    """The means nearest to the nuisance's on which the contrast is `at`, in units of standard errors.
+
+    A variance at an arm's own sample mean is too small where that is near an end of its range: a rate of 0 in 4 pulls would count
+    as if it were known well, and an arm is given up just where it is too low. So the standard errors are those at the means on
+    which the contrast is `at`. For equal rates, the pooled mean is then the successes of both arms over their pulls.
+    """
+    given, family = (contrast.weights, at), contrast.family
+    means = constrained(family, contrast.nuisance, jnp.broadcast_to(jnp.square(contrast.stderr), contrast.nuisance.shape), *given)
+    if isinstance(family, Normal):
+        return means
+    return constrained(family, contrast.nuisance, family.variance(means) / contrast.observed.count, *given)
 
 
 class Ends(NamedTuple):

@@ -22,10 +22,9 @@ from jaxbias.estimators.inversion.anchors import Anchors, assign_anchors, draw_n
 from jaxbias.estimators.inversion.estimator import estimate_of
 from jaxbias.estimators.inversion.inverting import DRAWS, InvertedTests, invert_contrast, observed_sums, of_few, path_data
 from jaxbias.estimators.inversion.question import Question, Weighted
-from jaxbias.history import History
 from jaxbias.policies import ArmStatistics
 from jaxbias.rewards import UnknownSigma
-from jaxbias.simulation.paths import PathSums, design_of, simulate_sums
+from jaxbias.simulation.paths import Design, PathSums, design_of, simulate_sums
 
 PLACES = 64  # anchors of each arm: four times those of one log, as the logs of a group cover about four times its range
 SPREAD = 1.5  # of the anchors of each log before they are pooled: the ends of its interval are then inside them
@@ -47,11 +46,12 @@ def invert_together(
     if isinstance(question.family, UnknownSigma):
         raise ArgumentError("family", question.family, "one with a known sigma")
     logs, dtype = question.history, question.history.rewards.dtype
-    groups = jax.tree.map(lambda leaf: leaf.reshape(num_groups, -1, *leaf.shape[1:]), logs)
+    design = design_of(jax.tree.map(lambda leaf: leaf[0], logs), question.stop)
+    groups = jax.tree.map(lambda leaf: leaf.reshape(num_groups, -1, *leaf.shape[1:]), (logs.statistics, logs.rewards[:, 0]))
     keys, given = log_keys(key, num_groups), (question.policy, question.family)
     numbers = jnp.asarray((1 - level) / 2, dtype), jnp.asarray(null, dtype)
     chunks = split_logs(1, (keys, groups, *given))
-    sets = chunks.collect(_simulate(*given, keys, groups, question.stop, num_paths=question.num_paths, chunks=chunks))
+    sets = chunks.collect(_simulate(*given, keys, groups, design, num_paths=question.num_paths, chunks=chunks))
     chunks = split_logs(1, (keys, sets, question.family))
     tests = chunks.collect(_test(question.family, keys, sets, weighted, *numbers, chunks=chunks))
     tests = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tests)
@@ -67,16 +67,15 @@ class _Set(NamedTuple):
     reward: Float[Array, ""]
 
 
-@partial(compiled, static=("num_paths", "chunks"))
-def _simulate(policy: Any, family: Any, keys: Any, groups: History, stop: Any, num_paths: int, chunks: LogChunks) -> _Set:
-    def one(group: tuple[Any, History]) -> _Set:
-        key, logs = group
+@partial(compiled, static=("num_paths", "chunks"), pads=("design",))
+def _simulate(policy: Any, family: Any, keys: Any, groups: Any, design: Design, num_paths: int, chunks: LogChunks) -> _Set:
+    def one(group: tuple[Any, tuple[ArmStatistics, Array]]) -> _Set:
+        key, (statistics, first) = group
         paths_key, order_key, _ = jax.random.split(key, 3)
-        common = pool_anchors(_spread_by(SPREAD, family, logs.statistics))
+        common = pool_anchors(_spread_by(SPREAD, family, statistics))
         means = assign_anchors(order_key, common, num_paths)
         words = trial_words(root_words(paths_key), jnp.uint32(0), num_paths)
-        design = design_of(jax.tree.map(lambda leaf: leaf[0], logs), stop)
-        return _Set(simulate_sums(words, policy, family, means, design), common, logs.statistics, logs.rewards[0, 0])
+        return _Set(simulate_sums(words, policy, family, means, design), common, statistics, first[0])
 
     return chunks.map(one, (keys, groups))
 
