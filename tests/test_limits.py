@@ -73,5 +73,7 @@ def test_a_billion_steps(log, capsys):
 
 def test_a_policy_that_draws_from_its_integral_costs_what_the_integral_does():
     """A log of 12 rows took over six minutes: its paths were counted as if they were drawn."""
-    drawn, integrated = (path_cost(BINARY, policy, jb.Bernoulli()) for policy in (BetaThompson(), BetaExplorationSampling()))
+    three = jb.History(arms=np.array([0, 1, 2] * 4), rewards=BINARY.rewards, num_arms=3)
+    drawn, integrated = (path_cost(three, policy, jb.Bernoulli()) for policy in (BetaThompson(), BetaExplorationSampling()))
     assert integrated == 50 * drawn
+    assert path_cost(BINARY, BetaExplorationSampling(), jb.Bernoulli()) < drawn  # two arms have one half each
