@@ -30,6 +30,16 @@ def test_a_hundred_thousand_arms(tmp_path, capsys):
     assert capsys.readouterr().err == "jaxbias: the number of arms is 100000; it must be a whole number from 1 to 65536\n"
 
 
+def test_as_many_arms_as_are_allowed_and_as_many_rows(tmp_path, capsys):
+    """XLA found no memory for 17 GB of probabilities and ended the process."""
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\n" + "".join(f"a{number},{number % 2}\n" for number in range(65_536)))
+    assert main(["debias", str(path), "--policy", "lil-ucb", "--tau", "1", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "jaxbias: rows times arms is 4,294,967,296; it must be at most 67,108,864, because the policy gives every arm"
+    )
+
+
 def test_a_gzip_file_that_unpacks_to_one_long_field(tmp_path, capsys):
     """2 MB that unpacked to 2 GB took 12.6 GB; here a hundredth of it is enough to be refused."""
     path = tmp_path / "log.csv.gz"

@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.memory import refusing_what_has_no_room
 from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.inversion.intervals import ENOUGH_PATHS, with_interval_of
@@ -63,7 +64,8 @@ def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
         raise ArgumentError("policy", None, f"the policy that chose the arms for {method.name}", remedy=remedy)
     if "family" in method.takes:
         asked["family"] = question["family"]
-    return method.function(**asked, **method.options)
+    with refusing_what_has_no_room(method.name):
+        return method.function(**asked, **method.options)
 
 
 class _Intervals:

@@ -141,7 +141,7 @@ def noisy_normal_win_log_probs(
 # The rule of Gauss and Lobatto between one node and the next, for a distribution function from its density.
 LOBATTO = (0.0, float(1 - 1 / np.sqrt(5)) / 2, float(1 + 1 / np.sqrt(5)) / 2)
 NEAR = 0.1  # log-odds up to which the power series of a log-density is right to 1e-8 of it
-REACH_ROUNDS = 5  # of the search for where a density ends: to 1% of its depth with parameters from 1e-6 to 1e7 (tests/policies/test_winning.py)
+REACH_ROUNDS = 5  # of the search for where a density ends: 1% of its depth with parameters from 1e-6 to 1e7 (the same tests)
 FAR = 80.0  # log-odds, whose exponential float32 has
 # What lies left of all nodes, over at most 19 standard deviations: more than one node to each of them.
 LEFT, LEFT_WEIGHTS = np.polynomial.legendre.leggauss(32)
