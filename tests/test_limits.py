@@ -71,6 +71,32 @@ def test_priors_at_the_ends_of_floating_point(value, log, capsys):
     assert "it must be 0, or from 6e-76 to 2e+75 in size, in float64" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--policy", "greedy", "--tau", "1e-300"], "--tau is 1e-300; it must be 0, or from 6e-76"),
+        (["--policy", "thompson", "--prior-sigma", "5e-324"], "--prior-sigma is 5e-324; it must be 0, or from 6e-76"),
+        (["--policy", "thompson", "--prior-sigma", "1e300"], "--prior-sigma is 1e+300; it must be 0, or from 6e-76"),
+        (["--level", "1e-300"], "--level is 1e-300; it must be from 0.000001"),
+    ],
+)
+def test_options_at_the_ends_of_floating_point(log, words, message, capsys):
+    """They ended in tracebacks, in a sentence about the fit or in the confidence sequence."""
+    assert main(["debias", log, *words, "--quiet"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"jaxbias: {message}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [BetaThompson(prior_success=1e5), BetaExplorationSampling()])
+def test_twelve_rows_have_an_answer(policy):
+    """The first took more than 60 s on a busy machine, the second more than 6 minutes."""
+    rows = {"arm": BINARY.arms, "reward": BINARY.rewards}
+    found = jb.debias(jax.random.key(0), rows, policy, jb.Bernoulli(), evaluate=False)
+    assert found.recommended is not None
+    assert all(np.isfinite(estimate.mean).any() for estimate in found.comparison.estimates.values())
+
+
 def test_a_billion_steps(log, capsys):
     words = ["--policy", "greedy", "--stop-difference", "2", "--max-steps", "1000000000", "--quiet"]
     assert main(["debias", log, *words]) == 2
