@@ -31,6 +31,7 @@ from jaxbias.rewards import Family, at_arm, check_family, check_sigma, complete_
 
 STEPS_AT_ONCE = 1024  # enough for the machine's vectors; what is kept for each may be thousands of numbers
 SQUARES_AT_ONCE = 2**17  # steps x arms^2: the curves of an integral grow with the arms, as do its derivatives; under 1 GB
+MOST_REPLAYED = 2**26  # steps x arms of one log: a dozen such arrays in the memory of a small machine
 # Times the square root of the steps, times the machine's precision: how far the rounding of a running sum goes, a random walk.
 ROUNDING = 2.0
 
@@ -280,7 +281,20 @@ def allow_rounding(
 def replayed_log_probs(policy: Policy, history: History) -> Float[Array, "*trials steps arms"]:
     """The log-probability of every arm at every step, read off the policy before the step."""
     check_unit_rewards(history, policy)
+    check_replayed(history)
     return first_steps(_replayed(policy, history), history)
+
+
+def check_replayed(history: History) -> None:
+    """Refuses a log whose probabilities of all arms at all steps have no room: XLA ends the process where it finds no memory."""
+    if (numbers := history.num_steps * history.num_arms) > MOST_REPLAYED:
+        raise ArgumentError(
+            "history",
+            allowed=f"at most {MOST_REPLAYED:,}, because the policy gives every arm a probability in every row",
+            subject="rows times arms",
+            problem=f"is {numbers:,}",
+            remedy="take the first rows of the log, or merge arms that were pulled once",
+        )
 
 
 @partial(compiled, pads=("history",))

@@ -55,6 +55,7 @@ def test_nothing_is_compiled_for_a_new_length(compilations):
         jb.compare(jax.random.key(1), log, policy, family, methods=methods, **SIZES)
         jb.check_fit(jax.random.key(2), log, policy)
         jb.bias.bias_at(jax.random.key(3), log, policy, family, mean, num_trials=128)
+        jb.influence(jax.random.key(4), log, policy, family, method="sample_mean")
         assert number == 0 or len(compilations) == before
 
 

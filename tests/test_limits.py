@@ -30,6 +30,16 @@ def test_a_hundred_thousand_arms(tmp_path, capsys):
     assert capsys.readouterr().err == "jaxbias: the number of arms is 100000; it must be a whole number from 1 to 65536\n"
 
 
+def test_as_many_arms_as_are_allowed_and_as_many_rows(tmp_path, capsys):
+    """XLA found no memory for 17 GB of probabilities and ended the process."""
+    path = tmp_path / "log.csv"
+    path.write_text("arm,reward\n" + "".join(f"a{number},{number % 2}\n" for number in range(65_536)))
+    assert main(["debias", str(path), "--policy", "lil-ucb", "--tau", "1", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "jaxbias: rows times arms is 4,294,967,296; it must be at most 67,108,864, because the policy gives every arm"
+    )
+
+
 def test_a_gzip_file_that_unpacks_to_one_long_field(tmp_path, capsys):
     """2 MB that unpacked to 2 GB took 12.6 GB; here a hundredth of it is enough to be refused."""
     path = tmp_path / "log.csv.gz"
@@ -61,6 +71,32 @@ def test_priors_at_the_ends_of_floating_point(value, log, capsys):
     assert "it must be 0, or from 6e-76 to 2e+75 in size, in float64" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--policy", "greedy", "--tau", "1e-300"], "--tau is 1e-300; it must be 0, or from 6e-76"),
+        (["--policy", "thompson", "--prior-sigma", "5e-324"], "--prior-sigma is 5e-324; it must be 0, or from 6e-76"),
+        (["--policy", "thompson", "--prior-sigma", "1e300"], "--prior-sigma is 1e+300; it must be 0, or from 6e-76"),
+        (["--level", "1e-300"], "--level is 1e-300; it must be from 0.000001"),
+    ],
+)
+def test_options_at_the_ends_of_floating_point(log, words, message, capsys):
+    """They ended in tracebacks, in a sentence about the fit or in the confidence sequence."""
+    assert main(["debias", log, *words, "--quiet"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"jaxbias: {message}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [BetaThompson(prior_success=1e5), BetaExplorationSampling()])
+def test_twelve_rows_have_an_answer(policy):
+    """The first took more than 60 s on a busy machine, the second more than 6 minutes."""
+    rows = {"arm": BINARY.arms, "reward": BINARY.rewards}
+    found = jb.debias(jax.random.key(0), rows, policy, jb.Bernoulli(), evaluate=False)
+    assert found.recommended is not None
+    assert all(np.isfinite(estimate.mean).any() for estimate in found.comparison.estimates.values())
+
+
 def test_a_billion_steps(log, capsys):
     words = ["--policy", "greedy", "--stop-difference", "2", "--max-steps", "1000000000", "--quiet"]
     assert main(["debias", log, *words]) == 2
@@ -73,5 +109,7 @@ def test_a_billion_steps(log, capsys):
 
 def test_a_policy_that_draws_from_its_integral_costs_what_the_integral_does():
     """A log of 12 rows took over six minutes: its paths were counted as if they were drawn."""
-    drawn, integrated = (path_cost(BINARY, policy, jb.Bernoulli()) for policy in (BetaThompson(), BetaExplorationSampling()))
+    three = jb.History(arms=np.array([0, 1, 2] * 4), rewards=BINARY.rewards, num_arms=3)
+    drawn, integrated = (path_cost(three, policy, jb.Bernoulli()) for policy in (BetaThompson(), BetaExplorationSampling()))
     assert integrated == 50 * drawn
+    assert path_cost(BINARY, BetaExplorationSampling(), jb.Bernoulli()) < drawn  # two arms have one half each

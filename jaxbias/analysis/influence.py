@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.door import public
 from jaxbias._core.jit import compiled
+from jaxbias._core.settings import as_array, evaluate, is_concrete
 from jaxbias.analysis.findings import CarriedEstimate, Influence, MovingRow
 from jaxbias.estimators.compare import apply_method, check_methods
 from jaxbias.estimators.estimate import Estimate, Status
@@ -70,11 +71,18 @@ def influence_of(estimate: Estimate, history: History, question: dict[str, Any])
     """The same of an estimate that is there already; `question` are the arguments that it was made with, but for the log."""
     check_order(history, "influence")
     if estimate.method in SAMPLE_MEANS or "jacobian" in estimate.diagnostics:
-        return _from_jacobian(estimate, check_history(history))
+        checked = check_history(history)
+        moved = _from_jacobian(estimate, checked)
+        return _cut(moved, checked.num_steps) if moved.shape[-1] > checked.num_steps else moved
     return _by_reverse_mode(estimate.method, check_history(history), question)
 
 
-@compiled
+def _cut(moved: Array, num_steps: int) -> Array:
+    """Without the rows that were padded; by NumPy where it is known now, as JAX would compile it for every length."""
+    return evaluate(as_array, np.asarray(moved)[..., :num_steps]) if is_concrete(moved) else moved[..., :num_steps]
+
+
+@partial(compiled, pads=("history",))
 def _from_jacobian(estimate: Estimate, history: History) -> Array:
     """From the derivative in each sample mean, and where sigma is estimated in the logarithm of that within arms."""
     arms, num_arms, status = history.arms, history.num_arms, estimate.status

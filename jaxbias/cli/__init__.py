@@ -30,6 +30,7 @@ from jaxbias.cli.errors import option_names
 from jaxbias.cli.supervising import Supervised, use_channels_of_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this release of typer keeps it
+NO_ROOM = "RESOURCE_EXHAUSTED"  # how XLA's message begins where there is no memory
 INTERRUPTED = 130  # the exit code that shells give after Ctrl-C: 128 plus the number of the signal
 
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     use_channels_of_parent()
     command = _command()
     try:
-        code = command.main(arguments or ["--help"], prog_name="jaxbias", standalone_mode=False)
+        code = _run(command, arguments or ["--help"])
     except USAGE_ERROR as error:
         return _complain(error.format_message().replace("Value error, ", ""), code=2)
     except ArgumentError as error:
@@ -54,6 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # such as a full disk
         return _complain(str(error), code=2)
     return _complain("interrupted", code) if code == INTERRUPTED else code or 0
+
+
+def _run(command: Any, arguments: list[str]) -> Any:
+    try:
+        return command.main(arguments, prog_name="jaxbias", standalone_mode=False)
+    except RuntimeError as error:
+        if NO_ROOM not in str(error):  # JAX, which has this error, is imported inside the commands
+            raise
+        from jaxbias._core.memory import refusing_what_has_no_room
+
+        with refusing_what_has_no_room("the command"):
+            raise
 
 
 @cache

@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
+from jaxbias._core.memory import refusing_what_has_no_room
 from jaxbias._core.showing import as_html, as_text
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.inversion.intervals import ENOUGH_PATHS, with_interval_of
@@ -65,7 +66,8 @@ def apply_method(method: Method, question: dict[str, Any]) -> Estimate:
         asked["family"] = question["family"]
     if method.most_paths is not None and "num_paths" in asked:
         asked["num_paths"] = min(asked["num_paths"], method.most_paths)
-    return method.function(**asked, **method.options)
+    with refusing_what_has_no_room(method.name):
+        return method.function(**asked, **method.options)
 
 
 class _Intervals:

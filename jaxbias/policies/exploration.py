@@ -4,11 +4,13 @@ With p the posterior probability that an arm is the best, which is Thompson samp
 
     probability = p (1 - p) / sum over arms of p (1 - p)
 
-so that an arm which is nearly sure to be the best leaves the pulls to its rivals. There is no faster way to sample an arm than by
-its probability, an integral for each arm: in a batch they are computed once.
+so that an arm which is nearly sure to be the best leaves the pulls to its rivals. Of two arms each has probability 1/2, whatever
+was seen. There is no faster way to sample one of more arms than by its probability, an integral for each arm: in a batch they are
+computed once.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -40,7 +42,7 @@ class ExplorationSampling(StatisticsPolicy):
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log p + log(1 - p), less the logarithm of their sum."""
-        return explore(self.best.log_probs(state))
+        return two_arms(state) if state.pulls.shape[0] == 2 else explore(self.best.log_probs(state))
 
     def shifted(self, offset: float) -> "ExplorationSampling | None":
         """With the prior moved too."""
@@ -53,8 +55,8 @@ class ExplorationSampling(StatisticsPolicy):
         return Thompson(prior_mean=self.prior_mean, prior_sigma=self.prior_sigma, sigma=self.sigma)
 
     def log_prob_cost(self, num_arms: int) -> float:
-        """That of Thompson sampling."""
-        return self.best.log_prob_cost(num_arms)
+        """That of Thompson sampling; of two arms nothing is computed."""
+        return 1.0 if num_arms == 2 else self.best.log_prob_cost(num_arms)
 
 
 @settings
@@ -72,7 +74,7 @@ class BetaExplorationSampling(StatisticsPolicy):
 
     def log_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """log p + log(1 - p), less the logarithm of their sum."""
-        return explore(self.best.log_probs(state))
+        return two_arms(state) if state.pulls.shape[0] == 2 else explore(self.best.log_probs(state))
 
     @property
     def best(self) -> BetaThompson:
@@ -80,8 +82,13 @@ class BetaExplorationSampling(StatisticsPolicy):
         return BetaThompson(prior_success=self.prior_success, prior_failure=self.prior_failure)
 
     def log_prob_cost(self, num_arms: int) -> float:
-        """That of Thompson sampling."""
-        return self.best.log_prob_cost(num_arms)
+        """That of Thompson sampling; of two arms nothing is computed."""
+        return 1.0 if num_arms == 2 else self.best.log_prob_cost(num_arms)
+
+
+def two_arms(state: ArmStatistics) -> Float[Array, " arms"]:
+    """Exactly one half each: p (1 - p) is the same for both."""
+    return jnp.full_like(state.total, -math.log(2))
 
 
 def explore(log_best: Float[Array, " arms"]) -> Float[Array, " arms"]:

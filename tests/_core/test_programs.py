@@ -1,8 +1,10 @@
 """Programs kept on disk: the same bits as `jit`, found again by what they are made of, and never by less."""
 
 import dataclasses
+import errno
 import os
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +88,22 @@ def test_what_is_not_ours_or_has_no_words_goes_through_jit(folder):
     assert list(folder.iterdir()) == []
     gradient = jax.grad(lambda tau: run(tau=tau)["pair"][0].sum())(0.5)
     np.testing.assert_allclose(gradient, 10.0)
+
+
+def test_a_full_disk_leaves_no_half_of_a_program(folder, monkeypatch):
+    whole = Path.write_bytes
+
+    def write_half(path, content):
+        whole(path, content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    found = run()
+    assert list(folder.iterdir()) == []
+    monkeypatch.undo()
+    forget()
+    jax.tree.map(np.testing.assert_array_equal, found, run())
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_a_broken_file_is_made_again(folder):

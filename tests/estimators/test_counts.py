@@ -95,3 +95,10 @@ def test_sums_without_squares_need_sigma():
             method(counts, jb.EpsilonGreedy(), jb.Normal(sigma=2.0))
     with pytest.raises(ArgumentError, match="cannot give"):
         jb.sample_mean(counts, jb.Bernoulli())
+
+
+@pytest.mark.parametrize("squares", [[[4.1, 2.0]], [[9.0, 2.0]]])
+def test_one_pull_has_the_square_of_its_reward(squares):
+    with pytest.raises(ArgumentError, match=r"the square of the only reward, where there is one pull"):
+        jb.History.from_counts([[1, 3]], [[2.0, 1.0]], squares=squares)
+    assert jb.History.from_counts([[1, 3]], [[2.0, 1.0]], squares=[[4.0, 2.0]]).num_steps == 4

@@ -478,6 +478,14 @@ def test_there_and_back_is_the_same_bits(tmp_path, suffix, labels):
     assert log.notes == ()
 
 
+@pytest.mark.parametrize("label", ["=1+1", "+cmd|' /C calc'!A0", "-2", "@SUM(A1)", "\t=1"])
+def test_labels_that_a_spreadsheet_takes_for_formulas_are_written_as_they_are(label, tmp_path):
+    """A log is data to be read back, and a changed label would be another arm; `write_log` says so."""
+    history = jb.History(arms=np.array([0, 1, 0]), rewards=np.array([1.0, 2.0, 3.0]), num_arms=2)
+    write_log(history, tmp_path / "log.csv", labels=[label, "plain"])
+    assert set(read_log(tmp_path / "log.csv").labels) == {label.strip(), "plain"}
+
+
 def test_trials_there_and_back(tmp_path):
     history = jb.History(arms=np.array([[0, 1], [1, 0]]), rewards=hard_rewards((2, 2)), num_arms=2)
     write_log(history, tmp_path / "log.csv")

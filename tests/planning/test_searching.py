@@ -96,6 +96,20 @@ def test_a_design_clearly_better_than_asked_is_not_the_smallest(plain):
     assert len(truth.measured) <= 3
 
 
+def test_no_design_is_measured_twice(plain):
+    """With so fine a tolerance the next aim is the design that just failed, unless the search goes on from there."""
+    truth = Truth(noise=0.0)
+    fooled = lambda steps: (truth(steps)[0], Calibration(ratio=0.9, cut_off=Z))  # as if the tests were narrower than they are
+    plain_figures = plain.through
+    plain.through = lambda design, calibration: calibration
+    try:
+        find_smallest(plain, Goal("half_width", 0.15), fooled, "uniform", 100_000, 1e-6)
+    finally:
+        plain.through = plain_figures
+    assert len(truth.measured) > 1
+    assert len(set(truth.measured)) == len(truth.measured)
+
+
 def test_a_goal_out_of_reach_says_how_far_it_came(plain):
     truth = Truth()
     target, design = find_smallest(plain, Goal("half_width", 0.01), truth, "uniform", 1000, 0.05)

@@ -10,6 +10,9 @@ from scipy.special import betainc, betaln, expit, log_expit, log_ndtr, logsumexp
 import jaxbias as jb
 from jaxbias.policies import ArmStatistics
 from jaxbias.policies.winning import (
+    DEPTH,
+    _beta_log_density,
+    _beta_reach,
     beta_win_log_probs,
     noisy_normal_win_log_probs,
     normal_win_log_prob,
@@ -131,6 +134,48 @@ def check(family, arms, number, seed):
 @pytest.mark.parametrize("family", PROBLEMS)
 def test_against_brute_force(family, x64):
     check(family, arms=5, number=3, seed=0)
+
+
+@pytest.mark.parametrize(
+    "prior", [(1e5, 1.0), (1e5, 1e5), (1.0, 1e5), (1e4, 1e-3), (1e2, 1e-2), (1e-3, 1e4), (1e-3, 1e-3), (1e5, 0.05)], ids=str
+)
+def test_strong_and_lopsided_priors(prior, x64):
+    """An arm that never failed, with a prior of 0.01 failures, lost all its chance of losing, and float32 gave NaN."""
+    random = np.random.default_rng(0)
+    pulls = random.integers(1, 9, (6, 3))
+    success = random.binomial(pulls, 0.5)
+    dtype = jnp.result_type(float)
+    posteriors = [np.asarray(prior[0] + success, dtype), np.asarray(prior[1] + pulls - success, dtype)]
+    expected = np.array([beta_truth(*posterior) for posterior in zip(*(part.astype(float) for part in posteriors), strict=True)])
+    found = jax.jit(jax.vmap(beta_win_log_probs))(*map(jnp.asarray, posteriors))
+    np.testing.assert_allclose(found, expected, atol=1e-5 if dtype == jnp.float64 else 1e-4)
+    assert expected.min() > -25
+
+
+@pytest.mark.parametrize("low", [0.1, 1e-3, 1e-6])
+def test_where_a_beta_density_ends(low, x64):
+    """Where its logarithm has fallen by 32, whatever the parameters; Newton's method alone went to and fro."""
+    side, other = np.exp(np.random.default_rng(0).uniform(np.log(low), np.log(1e7), (2, 5000)))
+    far = np.asarray(_beta_reach(jnp.asarray(side), jnp.asarray(other)), float)
+    with jax.enable_x64(True):
+        depth = -_beta_log_density(*map(jnp.asarray, (side, other, -far)))
+    np.testing.assert_allclose(depth, DEPTH, atol=0.5)
+
+
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (0.05, 0.05), (1e5, 1.0), (2.0, 3.0)], ids=str)
+@pytest.mark.parametrize("traced", [False, True])
+def test_batches_are_drawn_by_the_right_chances_whatever_the_prior(prior, traced):
+    """Jeffreys' prior was off by 0.02 and (0.05, 0.05) by 0.2."""
+    pulls = np.random.default_rng(1).integers(1, 500, (50, 3))
+    total = np.random.default_rng(2).binomial(pulls, np.array([0.02, 0.98])[np.arange(50) % 2][:, None])
+    states = ArmStatistics(pulls=jnp.asarray(pulls, jnp.int32), total=jnp.asarray(total, float))
+
+    def both(success, failure, states):
+        policy = jb.BetaThompson(prior_success=success, prior_failure=failure)
+        return jax.vmap(policy.choice_probs)(states), jax.vmap(policy.log_probs)(states)
+
+    chosen, exact = jax.jit(both)(*prior, states) if traced else both(*prior, states)
+    np.testing.assert_allclose(chosen, np.exp(exact), atol=2e-4)
 
 
 @pytest.mark.slow
