@@ -23,6 +23,7 @@ from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.unbiased.averaging import Chain
 from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
+from jaxbias.estimators.unbiased.grid_chains import run_grid_chains
 from jaxbias.estimators.unbiased.lengths import by_length, check_lengths
 from jaxbias.estimators.unbiased.openings import check_opening, opening_pulls, opening_steps
 from jaxbias.estimators.unbiased.orders import Question, Setup
@@ -203,6 +204,8 @@ def _run(
         sigma = jnp.sqrt(family.variance(jnp.zeros(log.num_arms, log.rewards.dtype))) if sums_only else None
         question = _ask(log, sigma)
         if moves is None:
+            if stop is None and logs.seen_steps is None:
+                return run_grid_chains(key, setup, question, num_chains, num_rounds)
             return run_drawn_chains(key, setup, question, num_chains, num_rounds)
         run = partial(run_chain, setup=setup, question=question, num_rounds=num_rounds, moves=moves)
         return jax.vmap(run)(jax.random.split(key, num_chains))
