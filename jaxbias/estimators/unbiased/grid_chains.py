@@ -1,4 +1,4 @@
-"""Chains for Thompson sampling, step by step and without a stopping rule: an arm's times and rewards are drawn as one.
+"""Chains for Thompson sampling that looks at every step: an arm's times and rewards are drawn as one.
 
 Each round has, for every arm, a new set of times with one of several orders of its rewards (`retiming.py`), which needs no draws;
 then the largest draw of each step, on the nodes of a grid; then exchanges of rewards given these. A draw that every arm is below
@@ -7,22 +7,31 @@ but the pulled one says as much about each arm apart, so that each arm's exchang
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from jaxbias.estimators.unbiased.averaging import Chain, average_rounds
-from jaxbias.estimators.unbiased.grid import Grid, make_grid
+from jaxbias.estimators.unbiased.grid import Grid, log_below, log_density, make_grid
 from jaxbias.estimators.unbiased.orders import Order, Question, Setup, statistics_around, steps_of_arms
 from jaxbias.estimators.unbiased.reordering import cut, reorder
-from jaxbias.estimators.unbiased.retiming import Sequence, Size, Window, largest_draws, retime, rewards_of
+from jaxbias.estimators.unbiased.retiming import Sequence, Size, largest_draws, retime, rewards_of
 from jaxbias.likelihood import statistics_before
 
-PULLS, ORDERS = 32, 4  # retimed at once at most, and compared
+
+class Retiming(NamedTuple):
+    """One of every arm, in windows of one over so much of the log, of so many pulls at most, with so many orders compared."""
+
+    share: int
+    pulls: int
+    orders: int
+
+
+RETIMINGS = (Retiming(1, 32, 4), Retiming(8, 32, 4))
 SHARES = (1, 4, 16)  # of the log: the windows in which rewards are exchanged
-EXCHANGES = 8  # of each width in a round
+EXCHANGES = 4  # of each width in a round
 
 
 def run_grid_chains(key: PRNGKeyArray, setup: Setup, question: Question, num_chains: int, num_rounds: int) -> Chain:
@@ -46,13 +55,11 @@ def _move(setup: Setup, question: Question, grid: Grid, key: PRNGKeyArray, state
     """One round; also the average share of rewards whose exchange was accepted."""
     times, draws, *rest = jax.random.split(key, 2 + len(SHARES))
     num_steps, num_arms = question.opening.shape
-    size = Size(steps=num_steps, pulls=min(PULLS, num_steps), orders=ORDERS)
-
-    def one(state: Sequence, now: Any) -> tuple[Sequence, None]:
-        key, arm = now
-        return retime(key, setup, question, grid, state, arm, size), None
-
-    state, _ = jax.lax.scan(one, state, (jax.random.split(times, num_arms), jnp.arange(num_arms, dtype=state.arms.dtype)))
+    arms = jnp.arange(num_arms, dtype=state.arms.dtype)
+    for key, (share, pulls, orders) in zip(jax.random.split(times, len(RETIMINGS)), RETIMINGS, strict=True):
+        size = Size(steps=math.ceil(num_steps / share), pulls=min(pulls, num_steps), orders=orders)
+        one = lambda state, now: (retime(now[0], setup, question, grid, state, now[1], size), None)  # noqa: B023
+        state, _ = jax.lax.scan(one, state, (jax.random.split(key, num_arms), arms))
     largest = draw_largest(draws, setup, question, grid, state)
     taken = []
     for share, key in zip(SHARES, rest, strict=True):
@@ -66,7 +73,7 @@ def draw_largest(key: PRNGKeyArray, setup: Setup, question: Question, grid: Grid
     """The largest draw of each step, a node, given the arms and the rewards; at a forced step any."""
     below = jnp.cumsum(largest_draws(setup, question, grid, state), axis=1)
     chance = jax.random.uniform(key, below.shape[:1], below.dtype) * below[:, -1]
-    return grid.nodes[jnp.clip(jnp.sum(below <= chance[:, None], axis=1), 0, len(grid.nodes) - 1)]
+    return grid.nodes[jnp.clip(jnp.sum(below <= chance[:, None], axis=1, dtype=jnp.int32), 0, len(grid.nodes) - 1)]
 
 
 def exchange(
@@ -75,17 +82,16 @@ def exchange(
     """Rewards of each arm exchanged in each window of this width, accepted arm by arm; also the share that was."""
     where, what, accept = jax.random.split(key, 3)
     num_arms = len(question.pulls)
-    pulls = statistics_before(state.arms, state.by_arm, num_arms).pulls
     rewards = rewards_of(question, state)
     order = Order(arms=state.arms, rewards=rewards, log_probs=rewards[:, None])
-    windows = cut(where, len(rewards), width, statistics_around(question, state.arms, rewards))
-    every = jnp.ones((len(windows.start), num_arms), bool)
-    proposed = reorder(what, question, order, windows, statistics_around(question, state.arms, rewards), every)
+    around = statistics_around(question, state.arms, rewards)
+    windows = cut(where, len(rewards), width, around)
+    proposed = reorder(what, question, order, windows, around, jnp.ones((len(windows.start), num_arms), bool))
     gain = _log_densities(setup, question, state._replace(by_arm=proposed), largest)
     gain = gain - _log_densities(setup, question, state, largest)
     ratio = jax.ops.segment_sum(gain, windows.row, num_segments=len(windows.start))
     accepted = jnp.log(jax.random.uniform(accept, ratio.shape, ratio.dtype)) < ratio
-    steps = steps_of_arms(question, state.arms, pulls)
+    steps = steps_of_arms(question, state.arms, around.pulls[:-1])
     mine = accepted[windows.row[steps], state.arms[steps]]
     return state._replace(by_arm=jnp.where(mine, proposed, state.by_arm)), jnp.mean(mine.astype(ratio.dtype))
 
@@ -93,13 +99,9 @@ def exchange(
 def _log_densities(setup: Setup, question: Question, state: Sequence, largest: Array) -> Float[Array, "steps arms"]:
     """Of each arm: that its draw is the largest one, or that it is below it; 0 where the pull was forced."""
     statistics = statistics_before(state.arms, rewards_of(question, state), len(question.pulls))
-    location, scale = jax.vmap(setup.policy.posterior)(statistics)  # pyright: ignore[reportAttributeAccessIssue]
-    scale = jnp.broadcast_to(scale, location.shape)
-    at = jax.vmap(lambda node, location, scale: (_at(node).log_below(location, scale), _at(node).log_density(location, scale)))
-    below, density = at(largest, location, scale)
+    posterior: Any = setup.policy.posterior  # pyright: ignore[reportAttributeAccessIssue]
+    location, scale = jax.vmap(posterior)(statistics)
+    score = (largest[:, None] - location) / scale
     own = state.arms[:, None] == jnp.arange(location.shape[1], dtype=state.arms.dtype)[None]
-    return jnp.where(question.forced[:, None], 0, jnp.where(own, density[..., 0], below[..., 0]))
-
-
-def _at(node: Array) -> Grid:
-    return Grid(nodes=node[None], width=jnp.ones_like(node))
+    found = jnp.where(own, log_density(score) - jnp.log(scale), log_below(score))
+    return jnp.where(question.forced[:, None], 0, found)

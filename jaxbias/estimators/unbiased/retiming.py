@@ -1,4 +1,4 @@
-"""All pulls of one arm among a window's steps put at new times, with some of its rewards in another order.
+"""The pulls of one arm in a window of steps put at new times, with some of its rewards in another order.
 
 Thompson sampling pulls the arm with the largest draw. Given the order of the other arms' pulls, those of one arm are a hidden
 Markov chain: after t steps of the window with n of them the arm and the others are in states that n and t - n give, whatever the
@@ -6,8 +6,8 @@ times in between. So its times are drawn from their exact distribution, by one p
 the pass backwards has the probability of the arm's order of rewards, summed over all its times. One of several orders is drawn
 with these probabilities.
 
-The probability that an arm's draw is the largest is a sum over the nodes of a grid (`grid.py`), on which those of all times, pulls
-and orders are products of matrices.
+The probability that an arm's draw is the largest is a sum over the nodes of a grid (`grid.py`), on which those of all times,
+pulls and orders are products of matrices.
 """
 
 import math
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.unbiased.grid import Grid, posterior_of
-from jaxbias.estimators.unbiased.orders import Question, Setup, pick
+from jaxbias.estimators.unbiased.orders import Question, Setup, pick, statistics_around
 from jaxbias.likelihood import statistics_before
 
 FROM_OPENING = 0.7  # of the windows begin with the arm's first choice: its opening is averaged
@@ -42,8 +42,10 @@ class Size(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Steps from `start` to before `end`, `moving` pulls of the arm in them, `earlier` before them. The rewards of `size` pulls from
-    number `begin` on may be permuted: nothing but steps that were forced looks at their sums outside the window."""
+    """Steps from `start` to before `end`, `moving` pulls of the arm in them, `earlier` before them.
+
+    The rewards of `size` pulls from number `begin` on may be permuted: outside the window only forced steps see their sums.
+    """
 
     start: Int[Array, ""]
     end: Int[Array, ""]
@@ -88,10 +90,10 @@ def retime(key: PRNGKeyArray, setup: Setup, question: Question, grid: Grid, stat
 
 
 def largest_draws(setup: Setup, question: Question, grid: Grid, state: Sequence) -> Float[Array, "steps nodes"]:
-    """The density of the largest draw of each step at the nodes, with the probability that it is the pulled arm's."""
+    """The probability that the largest draw of each step is the pulled arm's and at this node."""
     num_steps, zero = state.arms.shape[0], jnp.int32(0)
     whole = Window(zero, jnp.int32(num_steps), zero, zero, zero, zero)
-    return _others(setup, question, grid, state, jnp.int32(-1), whole, Size(num_steps, 0, 1)).drawn
+    return _others(setup, question, grid, state, jnp.int32(-1), whole, Size(num_steps, 0, 1)).drawn * grid.weights[None]
 
 
 def _window(key: PRNGKeyArray, question: Question, state: Sequence, arm: Array, size: Size) -> Window:
@@ -102,7 +104,7 @@ def _window(key: PRNGKeyArray, question: Question, state: Sequence, arm: Array, 
     own = state.arms == arm
     nth = jnp.cumsum(own) - 1
     number = question.pulls[arm].astype(jnp.int32)
-    opening = jnp.sum((question.opening[:, arm] > 0) & own).astype(jnp.int32)
+    opening = jnp.sum((question.opening[:, arm] > 0) & own, dtype=jnp.int32)
     earlier = jnp.where(kind < FROM_OPENING, opening, pick(which, number))
     at = lambda pull: jnp.min(jnp.where(own & (nth == pull), steps, num_steps))
     first = at(earlier)
@@ -111,7 +113,7 @@ def _window(key: PRNGKeyArray, question: Question, state: Sequence, arm: Array, 
     start = jnp.max(jnp.where((forced | (own & (nth == earlier - 1))) & (steps < first), steps + 1, 0))
     unforced = jnp.max(jnp.where(~forced & (steps < start), steps, -1))
     begin = jnp.sum(own & (steps < unforced)).astype(jnp.int32)
-    most = jnp.maximum(size.pulls + 1 - (earlier - begin), 0)
+    most = jnp.clip(size.pulls + 1 - (earlier - begin), 0, size.pulls)
     ends = jnp.stack([jnp.min(jnp.where(forced & (steps > first), steps, num_steps)), start + size.steps, at(earlier + most)])
     end = jnp.where(possible, jnp.minimum(jnp.min(ends), num_steps), start)
     moving = jnp.sum(own & (steps >= start) & (steps < end)).astype(jnp.int32)
@@ -128,13 +130,13 @@ def _orders(
     begin = question.offset[arm] + window.begin
     current = state.by_arm.at[begin + places].get(mode="clip")
     inside = places < window.size
-    least = 2 / jnp.maximum(window.size, 2)
+    least = 2 / jnp.maximum(window.size, 2).astype(current.dtype)
     chance = jnp.exp(jax.random.uniform(share, (), current.dtype) * jnp.log(least))  # from all places to two
     member = inside & ((places == 0) | (jax.random.uniform(some, places.shape, current.dtype) < chance))
     rank = jax.random.uniform(shuffle, (size.orders - 1, len(places)), current.dtype)
     targets = jnp.argsort(jnp.where(member, places, places + len(places)))
-    sources = jnp.argsort(jnp.where(member, rank, 2.0 + places), axis=1)
-    proposed = jnp.broadcast_to(current, rank.shape).at[:, targets].set(current[sources])
+    sources = jnp.argsort(jnp.where(member[None], rank, 2 + places.astype(rank.dtype)[None]), axis=1)
+    proposed = jnp.broadcast_to(current[None], rank.shape).at[:, targets].set(current[sources])
     if question.sigma is not None:
         turned = _turned(turn, jnp.asarray(question.sigma)[arm], current, member, size)
         proposed = jnp.where(jax.random.uniform(kind) < ANEW, turned, proposed)
@@ -144,62 +146,57 @@ def _orders(
 def _turned(key: PRNGKeyArray, sigma: Array, current: Array, member: Array, size: Size) -> Float[Array, "orders pulls"]:
     """Rewards with the same sum, each turned by one angle from rewards that are turned by it from the state's."""
     draw, turn = jax.random.split(key)
-    number = jnp.maximum(jnp.sum(member), 1)
-    centred = lambda values: jnp.where(member, values - jnp.sum(jnp.where(member, values, 0), -1, keepdims=True) / number, 0)
+    number, own = jnp.maximum(jnp.sum(member), 1).astype(current.dtype), member[None]
+    average = lambda values: jnp.sum(jnp.where(own, values, 0), axis=1, keepdims=True) / number
+    centred = lambda values: values - average(values)
     drawn = sigma * centred(jax.random.normal(draw, (size.orders, current.shape[0]), current.dtype))
     kind, scale = jax.random.uniform(turn, (2,), current.dtype)
     angle = jnp.pi / 2 * jnp.where(kind < 0.5, 1, jnp.exp(scale * math.log(SMALLEST_ANGLE)))
-    middle = jnp.cos(angle) * centred(current) + jnp.sin(angle) * drawn[0]
+    middle = jnp.cos(angle) * centred(current[None]) + jnp.sin(angle) * drawn[:1]
     turned = jnp.cos(angle) * middle + jnp.sin(angle) * drawn[1:]
-    average = jnp.sum(jnp.where(member, current, 0)) / number
-    return jnp.where(member, average + turned, current)
+    return jnp.where(own, average(current[None]) + turned, current[None])
 
 
-def _others(
-    setup: Setup, question: Question, grid: Grid, state: Sequence, arm: Array, window: Window, size: Size
-) -> Others:
-    """From the product at the window's start, and what each pull changes in it."""
+def _others(setup: Setup, question: Question, grid: Grid, state: Sequence, arm: Array, window: Window, size: Size) -> Others:
+    """From the product of all other arms at the window's start, and what each pull changes in it."""
     num_steps, num_arms = question.opening.shape
-    rewards = rewards_of(question, state)
-    statistics = statistics_before(state.arms, rewards, num_arms)
+    statistics = statistics_around(question, state.arms, rewards_of(question, state))
+    posterior: Any = setup.policy.posterior  # pyright: ignore[reportAttributeAccessIssue]
+    location, scale = jax.vmap(posterior)(statistics)
+    scale = jnp.broadcast_to(scale, location.shape)
+    order = _order(state, arm, window, size)
+    there, at = order < num_steps, jnp.minimum(order, num_steps - 1)
+    arms = state.arms[at]
+    own = [jnp.take_along_axis(values[at], arms[:, None], axis=1)[:, 0] for values in (location, scale)]
+    here = grid.log_below(*own)
+    edge = lambda step: grid.log_below(location[step], scale[step])
+    rows = jnp.concatenate([here, edge(window.end)])
+    change = jnp.where(there[:, None], rows[_following(arms, there, num_arms)] - here, 0)
+    counted = jnp.arange(num_arms, dtype=jnp.int32) != arm
+    start = jnp.sum(jnp.where(counted[:, None], edge(window.start), 0), axis=0)
+    log_below = start[None] + jnp.cumsum(change, axis=0) - change
+    drawn = jnp.exp(log_below - here + grid.log_density(*own))
+    return Others(arms=arms, below=jnp.exp(log_below), drawn=jnp.where(there[:, None], drawn, 0))
+
+
+def _order(state: Sequence, arm: Array, window: Window, size: Size) -> Int[Array, " steps"]:
+    """The steps of the window that pull other arms, and then ones beyond the log."""
+    num_steps = state.arms.shape[0]
     steps = jnp.arange(num_steps, dtype=jnp.int32)
     other = (state.arms != arm) & (steps >= window.start) & (steps < window.end)
     place = jnp.where(other, jnp.cumsum(other) - 1, num_steps)
-    order = jnp.full(size.steps, num_steps, jnp.int32).at[place].set(steps, mode="drop")  # the step of each; none: num_steps
-    there, at = order < num_steps, jnp.minimum(order, num_steps - 1)
-    arms = state.arms[at]
-    location, scale = jax.vmap(setup.policy.posterior)(statistics)  # pyright: ignore[reportAttributeAccessIssue]
-    scale = jnp.broadcast_to(scale, location.shape)
-    own = lambda values: jnp.take_along_axis(values[at], arms[:, None], axis=1)[:, 0]
-    here = grid.log_below(own(location), own(scale))
-    start = jnp.minimum(window.start, num_steps - 1)
-    ends = jnp.minimum(window.end, num_steps - 1)
-    # Of each arm after the window: where it was pulled last, if that was the log's last step.
-    last = statistics_before(state.arms, rewards, num_arms)
-    pulled = (jnp.arange(num_arms) == state.arms[-1]) & (window.end == num_steps)
-    after = jax.tree.map(lambda leaf: leaf[ends], last)
-    after = after._replace(
-        pulls=after.pulls + pulled.astype(after.pulls.dtype), total=after.total + jnp.where(pulled, rewards[-1], 0)
-    )
-    end_location, end_scale = setup.policy.posterior(after)  # pyright: ignore[reportAttributeAccessIssue]
-    finals = grid.log_below(end_location, jnp.broadcast_to(end_scale, end_location.shape))
-    begins = grid.log_below(location[start], scale[start])
-    places = jnp.arange(size.steps, dtype=jnp.int32)
-    key = jnp.where(there, arms * (size.steps + 1) + places, (num_arms + 1) * (size.steps + 1))
-    sorted_places = jnp.argsort(key)
-    follows = jnp.roll(sorted_places, -1)
-    same = (arms[follows] == arms[sorted_places]) & there[follows] & there[sorted_places]
-    same = same & (places < size.steps - 1)
-    following = jnp.zeros(size.steps, jnp.int32).at[sorted_places].set(jnp.where(same, follows, size.steps + arms[sorted_places]))
-    rows = jnp.concatenate([here, finals])
-    change = jnp.where(there[:, None], rows[following] - here, 0)
-    base = jnp.sum(jnp.where((jnp.arange(num_arms) == arm)[:, None], 0, begins), axis=0)
-    running = jnp.cumsum(change, axis=0)
-    log_below = base + running - change
-    # One more row than others: after the last of them the arm may be pulled.
-    below = jnp.exp(log_below)
-    drawn = jnp.exp(log_below - here + grid.log_density(own(location), own(scale)))
-    return Others(arms=arms, below=below, drawn=jnp.where(there[:, None], drawn, 0))
+    return jnp.full(size.steps, num_steps, jnp.int32).at[place].set(steps, mode="drop")
+
+
+def _following(arms: Int[Array, " steps"], there: Bool[Array, " steps"], num_arms: int) -> Int[Array, " steps"]:
+    """The place of the next pull of the same arm; beyond all steps, the arm, where there is none."""
+    number = arms.shape[0]
+    places = jnp.arange(number, dtype=jnp.int32)
+    by_arm = jnp.argsort(jnp.where(there, arms.astype(jnp.int32), num_arms), stable=True)
+    after = jnp.roll(by_arm, -1)
+    same = there[after] & there[by_arm] & (arms[after] == arms[by_arm]) & (places < number - 1)
+    following = jnp.where(same, after, number + arms[by_arm]).astype(jnp.int32)
+    return jnp.zeros(number, jnp.int32).at[by_arm].set(following)
 
 
 def _chances(
@@ -215,17 +212,16 @@ def _chances(
 ) -> tuple[Float[Array, "steps pulls orders"], Float[Array, "steps pulls orders"]]:
     """Of the next other arm, and of this one, at each step after so many of its pulls, with each order of its rewards."""
     count = jnp.arange(size.pulls + 1, dtype=jnp.int32)
-    earlier = window.earlier - window.begin
     index = jnp.arange(state.by_arm.shape[0], dtype=jnp.int32)
     past = (index >= question.offset[arm]) & (index < question.offset[arm] + window.begin)
     base = jnp.sum(jnp.where(past, state.by_arm, 0))
     sums = jnp.concatenate([jnp.zeros_like(orders[:, :1]), jnp.cumsum(orders, axis=1)], axis=1)
-    total = base + sums.at[:, earlier + count].get(mode="clip")  # (orders, pulls)
-    location, scale = posterior_of(setup.policy, len(question.pulls), arm, window.earlier + count, total)
-    below = jnp.exp(grid.log_below(location, scale))
-    density = jnp.exp(grid.log_density(location, scale)) * grid.width
-    table = lambda rows, columns: jnp.einsum("pq,cnq->pnc", rows, columns)
-    return table(others.drawn, below) * grid.width, table(others.below, density)
+    total = base + sums.at[:, window.earlier - window.begin + count].get(mode="clip")
+    pulls = jnp.broadcast_to((window.earlier + count)[None], total.shape)
+    found = posterior_of(setup.policy, len(question.pulls), arm, pulls.ravel(), total.ravel())
+    weighted = lambda values: (jnp.exp(values) * grid.weights[None]).reshape(*total.shape, -1)
+    table = lambda rows, columns: jnp.einsum("pq,cnq->pnc", rows, weighted(columns))
+    return table(others.drawn, grid.log_below(*found)), table(others.below, grid.log_density(*found))
 
 
 def _backwards(stays: Array, pulls: Array, window: Window) -> tuple[Float[Array, " orders"], Float[Array, "steps pulls orders"]]:
@@ -249,8 +245,8 @@ def _backwards(stays: Array, pulls: Array, window: Window) -> tuple[Float[Array,
         stay, pull = now
         pulled = pull * jnp.concatenate([chance[1:], jnp.zeros_like(chance[:1])])
         both = stay * chance + pulled
-        most = jnp.maximum(jnp.max(both, axis=0), tiny)
-        return (both / most, scale + jnp.log(most)), pulled / jnp.maximum(both, tiny)
+        largest = jnp.maximum(jnp.max(both, axis=0), tiny)
+        return (both / largest[None], scale + jnp.log(largest)), pulled / jnp.maximum(both, tiny)
 
     end = jnp.broadcast_to((count[0] == window.moving)[:, None], stays.shape[1:]).astype(stays.dtype)
     (chance, scale), probs = jax.lax.scan(step, (end, jnp.zeros_like(end[0])), (stays, pulls), reverse=True)
@@ -264,7 +260,7 @@ def _forwards(key: PRNGKeyArray, probs: Float[Array, "steps pulls"], window: Win
     def step(count: Array, now: Any) -> Any:
         prob, chance = now
         pulls = chance < prob[count]
-        return count + pulls, pulls
+        return count + pulls.astype(count.dtype), pulls
 
     _, own = jax.lax.scan(step, jnp.int32(0), (probs, chance))
     return own & (jnp.arange(len(chance)) < window.end - window.start)
@@ -275,7 +271,7 @@ def _with(
 ) -> Sequence:
     """The state with these times and rewards."""
     inside = jnp.arange(size.steps, dtype=jnp.int32)
-    other = others.arms[jnp.clip(inside - jnp.cumsum(own) + own, 0, size.steps - 1)]
+    other = others.arms[jnp.clip(inside - jnp.cumsum(own, dtype=jnp.int32) + own.astype(jnp.int32), 0, size.steps - 1)]
     arms = jnp.where(own, arm, other).astype(state.arms.dtype)
     target = jnp.where(inside < window.end - window.start, window.start + inside, state.arms.shape[0])
     places = jnp.arange(size.pulls + 1, dtype=jnp.int32)
