@@ -29,9 +29,10 @@ class Retiming(NamedTuple):
     orders: int
 
 
-RETIMINGS = (Retiming(1, 32, 4), Retiming(8, 32, 4))
+# With smaller windows the arms that are pulled most often take half as many rounds, which last a third longer.
+RETIMINGS = (Retiming(1, 32, 4), Retiming(8, 32, 8), Retiming(16, 32, 8))
 SHARES = (1, 4, 16)  # of the log: the windows in which rewards are exchanged
-EXCHANGES = 4  # of each width in a round
+EXCHANGES = 6  # of each width in a round
 
 
 def run_grid_chains(key: PRNGKeyArray, setup: Setup, question: Question, num_chains: int, num_rounds: int) -> Chain:
