@@ -23,6 +23,8 @@ from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.unbiased.averaging import Chain
 from jaxbias.estimators.unbiased.chains import COSTLY, WITH_NOISE, WITHOUT_NOISE, Moves, run_chain
 from jaxbias.estimators.unbiased.enumeration import all_orders, average_over_orders, count_orders, log_weights, rule_looks
+from jaxbias.estimators.unbiased.grid import num_nodes
+from jaxbias.estimators.unbiased.grid_chains import run_grid_chains
 from jaxbias.estimators.unbiased.lengths import by_length, check_lengths
 from jaxbias.estimators.unbiased.openings import check_opening, opening_pulls, opening_steps
 from jaxbias.estimators.unbiased.orders import Question, Setup
@@ -39,6 +41,10 @@ MOST_ORDERS = 5_000  # of one log that are enumerated: less work than the chains
 FEWEST_ROUNDS, MOST_ROUNDS = 20, 400  # of the chains: the most by default
 MOST_COSTLY_ROUNDS = 4 * MOST_ROUNDS  # a round of a costly policy evaluates every choice three times, another's twelve
 OWN_DRAWS = 60_000_000  # steps x arms x chains x rounds of the chains that have draws: most of a minute on one core
+ON_GRID = 900_000_000  # and x nodes, of those on a grid: a minute of processor time
+MOST_GRID_ROUNDS = 800  # of theirs, each of which draws every arm's times anew
+FEWEST_GRID_ROUNDS = 50  # of four chains in that time; a log too long for them has the other chains
+GRID_STEPS_AT_ONCE = 2**16  # logs x chains x steps held together by them: each has some arrays of nodes
 INTEGRALS = 50_000_000  # log-probabilities in units of a closed form, in a minute on one core
 STEPS_AT_ONCE = 2**20  # logs x chains x steps held together: each has a log-probability of every arm
 
@@ -101,7 +107,7 @@ def unbiased(
     check_unit_rewards(checked, own_policy)
     check_stop(stop, history.num_arms)
     num_chains = (LONG_CHAINS if _has_draws(own_policy, history.num_arms) else CHAINS) if num_chains is None else num_chains
-    num_rounds = _default_rounds(own_policy, checked, num_chains) if num_rounds is None else num_rounds
+    num_rounds = _default_rounds(own_policy, checked, stop, num_chains) if num_rounds is None else num_rounds
     if num_rounds < FEWEST_ROUNDS:
         raise ArgumentError("num_rounds", num_rounds, f"{FEWEST_ROUNDS} or more")
     if num_chains < 2:
@@ -119,9 +125,11 @@ def unbiased(
     return only_one(estimate) if single else estimate
 
 
-def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> int:
+def _default_rounds(policy: BasePolicy, history: History, stop: Any, num_chains: int) -> int:
     """Fewer for a policy whose probabilities are integrals: as many evaluations as take a minute."""
     cost = policy.log_prob_cost(history.num_arms)
+    if _is_on_grid(policy, history, stop):
+        return int(np.clip(ON_GRID // (num_chains * _grid_work(history)), FEWEST_ROUNDS, MOST_GRID_ROUNDS))
     if _has_draws(policy, history.num_arms):
         rounds = OWN_DRAWS // (num_chains * history.num_steps * history.num_arms)
         return int(np.clip(rounds, FEWEST_ROUNDS, 2 * MOST_COSTLY_ROUNDS))  # as its chains are half as many
@@ -132,6 +140,23 @@ def _default_rounds(policy: BasePolicy, history: History, num_chains: int) -> in
 def _has_draws(policy: BasePolicy, num_arms: int) -> bool:
     """Whether the chains have the draws of the policy in their state."""
     return policy.log_prob_cost(num_arms) > 1 and policy.has_own_draw
+
+
+def _is_on_grid(policy: BasePolicy, history: History, stop: Any) -> bool:
+    """Whether the chains draw an arm's times and rewards as one: where the policy looks at every step, in not too long a log.
+
+    No pull was forced after the first choice: windows end there, so that no arm's pulls would ever go beyond it.
+    """
+    if not _has_draws(policy, history.num_arms) or stop is not None or history.seen_steps is not None:
+        return False
+    if FEWEST_GRID_ROUNDS * LONG_CHAINS * _grid_work(history) > ON_GRID or not is_concrete(history):
+        return False
+    forced = np.asarray(history.forced_steps)
+    return not np.any(forced[..., 1:] & ~forced[..., :-1])
+
+
+def _grid_work(history: History) -> int:
+    return history.num_steps * history.num_arms * num_nodes(history.num_steps)
 
 
 class Parts(NamedTuple):
@@ -156,9 +181,12 @@ def _averages(keys: Any, logs: History, policy: Any, family: BaseFamily, stop: A
         some, own_keys = (logs, keys)
         if parts.few:
             some, own_keys = jax.tree.map(lambda leaf: leaf[np.array(parts.many)], (logs, keys))
-        chunks = split_logs(STEPS_AT_ONCE // (num_chains * logs.num_steps), (own_keys, some, policy, family))
+        on_grid = _is_on_grid(policy, logs, stop)
+        at_once = (GRID_STEPS_AT_ONCE if on_grid else STEPS_AT_ONCE) // (num_chains * logs.num_steps)
+        chunks = split_logs(max(at_once, 1), (own_keys, some, policy, family))
         moves = _moves(policy, some)
-        chains = chunks.collect(_run(own_keys, some, policy, family, stop, num_chains, num_rounds, sums_only, moves, chunks))
+        given = (num_chains, num_rounds, sums_only, moves, on_grid, chunks)
+        chains = chunks.collect(_run(own_keys, some, policy, family, stop, *given))
         found.append(from_chains(chains, _movable(some)))
     order = np.argsort(np.array(parts.few + parts.many), kind="stable")
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *found) if len(found) > 1 else found[0]
@@ -183,7 +211,7 @@ def _enumerate(logs: History, policy: Any, stop: Any) -> Averages:
     return Averages(mean, variance, none, jnp.ones_like(mean), exact, jnp.ones_like(mean[:, 0]), jnp.asarray(sizes, jnp.int32))
 
 
-@partial(compiled, static=("num_chains", "num_rounds", "sums_only", "moves", "chunks"))
+@partial(compiled, static=("num_chains", "num_rounds", "sums_only", "moves", "on_grid", "chunks"))
 def _run(
     keys: Any,
     logs: History,
@@ -194,6 +222,7 @@ def _run(
     num_rounds: int,
     sums_only: bool,
     moves: Moves | None,
+    on_grid: bool,
     chunks: LogChunks,
 ) -> Chain:
     setup = Setup(policy=policy.for_steps(logs.num_steps), stop=stop, seen=logs.seen_steps)
@@ -203,6 +232,8 @@ def _run(
         sigma = jnp.sqrt(family.variance(jnp.zeros(log.num_arms, log.rewards.dtype))) if sums_only else None
         question = _ask(log, sigma)
         if moves is None:
+            if on_grid:
+                return run_grid_chains(key, setup, question, num_chains, num_rounds)
             return run_drawn_chains(key, setup, question, num_chains, num_rounds)
         run = partial(run_chain, setup=setup, question=question, num_rounds=num_rounds, moves=moves)
         return jax.vmap(run)(jax.random.split(key, num_chains))

@@ -1,4 +1,4 @@
-"""Chains for Thompson sampling: the state also has the draw of the arm that each step pulled.
+"""Chains for Thompson sampling in batches, under a stopping rule or of long logs: the state also has the draw of each step's arm.
 
 The probability that an arm's draw is the largest is an integral over that draw. Given the draw, in units of its posterior, it is
 a product: the others are below it. So a chain over orders and draws together needs no integral, and its orders have the same

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
-from jaxbias.estimators.unbiased import estimator, own_draws
+from jaxbias.estimators.unbiased import estimator, grid_chains, own_draws
 from jaxbias.estimators.unbiased.exchanges import exchange
-from jaxbias.estimators.unbiased.orders import IMPOSSIBLE, Setup, chosen_log_probs, read_log, read_order
+from jaxbias.estimators.unbiased.grid import make_grid
+from jaxbias.estimators.unbiased.orders import IMPOSSIBLE, Order, Setup, chosen_log_probs, read_log, read_order
 from jaxbias.estimators.unbiased.resimulation import couple, insert
+from jaxbias.estimators.unbiased.retiming import Size, retime, rewards_of
 from jaxbias.history import check_history
+from jaxbias.likelihood import statistics_before
 from jaxbias.policies import check_policy
 from tests.conftest import POLICIES
 
@@ -118,6 +121,68 @@ def test_relocations_preserve_the_logs_of_thompson_sampling(sums):
     error = found.std(axis=0) / np.sqrt(num_trials)
     assert 0.05 < np.mean(taken) < 0.9
     assert np.max(np.abs(found.mean(axis=0)[error > 0] / error[error > 0])) < 4
+
+
+def times_anew(key, setup, question, grid, state, size):
+    """Of an arm at random."""
+    which, key = jax.random.split(key)
+    arm = jax.random.randint(which, (), 0, len(question.pulls), jnp.int32)
+    return retime(key, setup, question, grid, state, arm, size)
+
+
+def exchanges_given_draws(key, setup, question, grid, state, width):
+    draw, key = jax.random.split(key)
+    largest = grid_chains.draw_largest(draw, setup, question, grid, state)
+    return grid_chains.exchange(key, setup, question, state, largest, width)[0]
+
+
+GRID_MOVES = {
+    "times": partial(times_anew, size=Size(steps=NUM_STEPS, pulls=12, orders=4)),
+    "times-narrowly": partial(times_anew, size=Size(steps=9, pulls=3, orders=3)),
+    "exchanges": partial(exchanges_given_draws, width=NUM_STEPS),
+    "exchanges-narrowly": partial(exchanges_given_draws, width=7),
+}
+
+
+@pytest.mark.parametrize("sums", [False, True], ids=["sets", "sums"])
+@pytest.mark.parametrize("name", [name if "times" in name else pytest.param(name, marks=pytest.mark.slow) for name in GRID_MOVES])
+def test_moves_on_a_grid_preserve_the_logs_of_thompson_sampling(name, sums):
+    policy, num_trials, mean = check_policy(jb.Thompson(), 3), 2000, [0.6, 0.3, 0.0]
+    logs = check_history(jb.simulate(jax.random.key(8), policy, jb.Normal(), mean, NUM_STEPS, num_trials, progress=False))
+    setup = Setup(policy=policy.for_steps(NUM_STEPS), stop=None, seen=None)
+
+    def one(key, log):
+        question = estimator._ask(log, jnp.ones(3) if sums else None)
+        grid, start = make_grid(policy, question), grid_chains.start_of(question)
+        move = lambda state, key: (GRID_MOVES[name](key, setup, question, grid, state), None)
+        end, _ = jax.lax.scan(move, start, jax.random.split(key, 8))
+
+        def looks(state):
+            rewards = rewards_of(question, state)
+            return looks_of(question, Order(state.arms, rewards, rewards[:, None]))
+
+        return looks(end) - looks(start), jnp.mean(end.by_arm != start.by_arm), jnp.mean(end.arms != start.arms)
+
+    keys = jax.random.split(jax.random.key(9), num_trials)
+    found, rewards, arms = jax.jit(lambda *given: jax.lax.map(lambda one_of: one(*one_of), given, batch_size=50))(keys, logs)
+    found = np.asarray(found, np.float64)
+    error = found.std(axis=0) / np.sqrt(num_trials)
+    assert np.mean(rewards) > 0.1
+    assert ("times" in name) == (np.mean(arms) > 0.1)
+    assert np.max(np.abs(found.mean(axis=0)[error > 0] / error[error > 0])) < 4
+
+
+def test_a_grid_has_the_probabilities_of_thompson_sampling():
+    """Along a log of 1,000 steps: to a few units of float32, with nodes much further apart than the closed form needs."""
+    policy = check_policy(jb.Thompson(), 10)
+    log = jb.simulate(jax.random.key(5), policy, jb.Normal(), np.linspace(1, 0, 10), 1000, progress=False)
+    log = check_history(log)
+    question, setup = estimator._ask(log, None), Setup(policy=policy, stop=None, seen=None)
+    found = jnp.sum(
+        grid_chains.largest_draws(setup, question, make_grid(policy, question), grid_chains.start_of(question)), axis=1
+    )
+    expected = jax.vmap(policy.log_prob)(statistics_before(log.arms, log.rewards, 10), log.arms)
+    np.testing.assert_allclose(jnp.log(found)[10:], expected[10:], rtol=0, atol=3e-5)
 
 
 def test_a_choice_that_only_rounding_makes_impossible_is_possible(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.bias import exact_distribution
-from jaxbias.estimators.unbiased import estimator, own_draws
+from jaxbias.estimators.unbiased import estimator, grid_chains, own_draws
 from jaxbias.estimators.unbiased.averaging import Chain
 from jaxbias.estimators.unbiased.chains import Moves
 from jaxbias.estimators.unbiased.enumeration import all_orders, count_orders
@@ -154,6 +154,7 @@ def test_insertions_alone_agree_with_the_enumeration(monkeypatch):
 
 def test_chains_with_draws_agree_with_the_enumeration(monkeypatch):
     """Thompson sampling with three arms, in steps and in batches of two; with first steps that are exchanged alone."""
+    monkeypatch.setattr(estimator, "ON_GRID", 0)
     policy = jb.Thompson()
     monkeypatch.setattr(own_draws, "SMALLEST", 1)
     monkeypatch.setattr(own_draws, "PARTS", (own_draws.Part(1, 6, 2, 1, 4), own_draws.Part(2, 6, 2, 1, 0)))
@@ -168,6 +169,26 @@ def test_chains_with_draws_agree_with_the_enumeration(monkeypatch):
         error = np.maximum(np.asarray(chains.diagnostics["monte_carlo_error"]), 1e-6)
         assert np.max(error) < 0.05
         assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
+
+
+@pytest.mark.parametrize("forced", [(0, 1, 2), (0, 1, 2, 3, 4)], ids=["once", "twice"])
+def test_chains_on_a_grid_agree_with_the_enumeration(monkeypatch, forced):
+    """Thompson sampling with three arms; with several forced pulls of an arm; one in the middle has the other chains."""
+    rewards = jnp.array([0.2, 1.4, -0.6, 0.9, -1.1, 0.5, 0.1, 1.0], jnp.float32)
+    steps = np.isin(np.arange(8), forced)
+    log = jb.History(arms=jnp.array([0, 1, 2, 0, 1, 1, 0, 1]), rewards=rewards, num_arms=3, forced=steps)
+    policy = jb.Thompson(prior_mean=jnp.array([0.0, 0.3, 0.1]), prior_sigma=2.0)
+    assert estimator._is_on_grid(policy, log, None)
+    assert not estimator._is_on_grid(policy, dataclasses.replace(log, forced=np.isin(np.arange(8), (0, 1, 2, 5))), None)
+    monkeypatch.setattr(grid_chains, "RETIMINGS", (grid_chains.Retiming(1, 3, 3), grid_chains.Retiming(2, 2, 2)))
+    monkeypatch.setattr(estimator, "MOST_ORDERS", 10**6)
+    exact = jb.unbiased(KEY, log, policy)
+    assert int(exact.diagnostics["orders"]) > 100
+    monkeypatch.setattr(estimator, "MOST_ORDERS", 0)
+    chains = jb.unbiased(KEY, log, policy, num_chains=32, num_rounds=150)
+    error = np.maximum(np.asarray(chains.diagnostics["monte_carlo_error"]), 1e-6)
+    assert np.max(error) < 0.04
+    assert np.max(np.abs(chains.mean - exact.mean) / error) < 4
 
 
 def test_draws_start_from_their_distribution_given_the_log():
