@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import jaxbias as jb
-from jaxbias.estimators.contrasts.adjusting import holm
+from jaxbias.estimators.contrasts.adjusting import _share_below, holm
 from jaxbias.estimators.contrasts.best import may_be_best
 from jaxbias.estimators.inversion.question import ask, invert, weigh
 
@@ -191,3 +191,11 @@ def test_error_rates_of_four_equal_arms(policy):
     assert any_of(found.p_adjusted) > 0.015  # and not by never rejecting
     best = jb.contrasts(KEY, history, policy, FAMILY, "best", num_paths=512)
     assert np.mean(may_be_best(best)) > 0.95
+
+
+def test_an_adjusted_p_value_is_at_least_its_own():
+    """On paths whose smallest p-values are all large, the share below would be less."""
+    smallest = jnp.linspace(0.5, 1.0, 200)
+    found = _share_below(smallest, jnp.array([0.04, 0.4, 0.75, jnp.nan]))
+    np.testing.assert_allclose(found[:3], [0.04, 0.4, 0.75], rtol=1e-6)
+    assert jnp.isnan(found[3])
