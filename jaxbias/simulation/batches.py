@@ -116,8 +116,8 @@ def _run_group(
     means: Float[Array, "paths arms"] | None,
     around: Float[Array, " arms"] | None,
     each: bool = False,
-) -> tuple[Sums, Sums | None]:
-    """The sums at the end, and after each batch where asked for."""
+) -> tuple[Sums, Any]:
+    """The sums at the end, and after each batch where asked for, as `Sums` too."""
     dtype, shape = problem.mean.dtype, (words.shape[-1], problem.mean.shape[0])
     nothing = trials_minor(jnp.zeros(shape, dtype))
     stopped = None if problem.stop is None else jnp.zeros(shape[0], bool)
