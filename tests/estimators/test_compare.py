@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
-from jaxbias.estimators.registry import METHODS, Need
+from jaxbias.estimators.compare import apply_method
+from jaxbias.estimators.registry import METHODS, Method, Need
 
 ALL = [name for name, method in METHODS.items() if method.by_default and name != "batched_ols"]  # which needs batches
 
@@ -77,3 +78,19 @@ def test_rewards_of_0_and_1_have_a_conditional_likelihood_too():
     history = jb.simulate(jax.random.key(0), policy, family, [0.3, 0.6], num_steps=20)
     table = jb.compare(jax.random.key(1), history, policy, family, methods=["sample_mean", "conditional_mle"])
     assert list(table.estimates) == ["sample_mean", "conditional_mle"]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "taken"), [("bias_corrected", 4096, 2048), ("bias_corrected", 512, 512), ("mean_matching", 4096, 4096)]
+)
+def test_no_more_paths_than_matter(name, asked, taken, monkeypatch):
+    used = []
+
+    def function(history, num_paths, **_):
+        used.append(num_paths)
+        return jb.sample_mean(history)
+
+    monkeypatch.setattr(Method, "function", property(lambda _: function))
+    history = jb.History(arms=np.array([0, 1]), rewards=np.array([0.0, 1.0], np.float32), num_arms=2)
+    apply_method(METHODS[name], {"history": history, "policy": jb.Greedy(), "family": jb.Normal(), "num_paths": asked})
+    assert used == [taken]
