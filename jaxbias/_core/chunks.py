@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, UInt
 from tqdm.auto import tqdm
 
-from jaxbias._core.devices import collect, device_count, on_each_device, trial_mesh
+from jaxbias._core.devices import collect, device_count, on_each_device, path_mesh, together, trial_mesh
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias._core.settings import as_array, evaluate, is_concrete, split_shared
@@ -24,6 +24,8 @@ from jaxbias._core.settings import as_array, evaluate, is_concrete, split_shared
 CHUNK = 32_768  # trials at once on a CPU: enough to hide the start of each kernel, few enough for its cache
 CHUNK_STATE = 2**16  # trials times arms at once on a CPU: pulls, sums and indices of a chunk then stay in the cache of a core
 CHUNK_ACCELERATOR = 131_072  # trials at once on a GPU: enough to fill it
+PARTS = 4  # chunks that logs are divided into at least where they nearly fill one: each core has some, and no chunk is small
+LARGE_LOG = 2**19  # steps of all paths of one log from where on several devices are worth it: some milliseconds
 
 Firsts = UInt[Array | np.ndarray, " devices"]  # the number of the first trial of each device
 
@@ -69,11 +71,13 @@ class LogChunks(NamedTuple):
         count: how many logs there are.
         size: how many are computed at once.
         mesh: the devices the chunks are spread over.
+        paths: the devices that the paths of the only log are spread over.
     """
 
     count: int
     size: int
     mesh: Mesh | None
+    paths: Mesh | None = None
 
     def map(self, one: Callable[[Any], Any], logs: Any) -> Any:
         """`one` of each log, inside `jit`; with several devices the last log is repeated, and `collect` leaves it out."""
@@ -81,7 +85,8 @@ class LogChunks(NamedTuple):
         number = device_count(self.mesh) * math.ceil(number / device_count(self.mesh))
         which = jnp.minimum(jnp.arange(number * self.size), self.count - 1).reshape(number, self.size)
         each, rebuild = split_shared(logs)
-        whole = on_each_device(lambda chunks: jax.lax.map(jax.vmap(lambda leaves: one(rebuild(leaves))), chunks), self.mesh)
+        each_chunk = lambda chunks: jax.lax.map(jax.vmap(lambda leaves: one(rebuild(leaves))), chunks)
+        whole = together(on_each_device(each_chunk, self.mesh), self.paths)
         found = whole(jax.tree.map(lambda leaf: leaf[which], each))
         kept = self.count if self.mesh is None else None
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:kept], found)
@@ -92,11 +97,17 @@ class LogChunks(NamedTuple):
         return whole if self.mesh is None else jax.tree.map(jnp.asarray, whole)
 
 
-def split_logs(at_once: int, logs: Any) -> LogChunks:
-    """Logs along the first axis in as few chunks as possible, each of at most `at_once` logs."""
+def split_logs(at_once: int, logs: Any, work: int = 0) -> LogChunks:
+    """Logs along the first axis in as few chunks as possible, each of at most `at_once` logs; on a CPU in some more.
+
+    `work` is the number of steps of all paths of a log: where it is large, those of an only log are spread over the devices.
+    """
     count = jax.tree.leaves(logs)[0].shape[0]
     number = math.ceil(count / max(at_once, 1))
-    return LogChunks(count=count, size=math.ceil(count / number), mesh=trial_mesh(number, logs))
+    if count * PARTS > at_once and jax.default_backend() == "cpu":
+        number = max(number, min(PARTS, count))
+    paths = path_mesh(logs) if count == 1 and work >= LARGE_LOG else None
+    return LogChunks(count=count, size=math.ceil(count / number), mesh=trial_mesh(number, logs), paths=paths)
 
 
 def as_many(log: Any) -> Any:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, PartitionSpec
+from jaxtyping import Array
 
 from jaxbias._core.settings import is_concrete
 
@@ -53,6 +54,16 @@ def use_all_cores() -> None:
         jax.config.update("jax_num_cpu_devices", cores)
 
 
+def path_mesh(arguments: Any) -> Mesh | None:
+    """The devices that the paths of one log are spread over, which may be one; None where that is its caller's business.
+
+    Processes are not: each computes all of the log, as in every round of a search all devices wait for each other.
+    """
+    if not is_concrete(arguments) or jax.config.jax_default_device is not None or jax.process_count() > 1:  # pyright: ignore
+        return None
+    return jax.make_mesh((jax.device_count(),), (TRIALS,), (AxisType.Auto,))
+
+
 def trial_mesh(parts: int, arguments: Any) -> Mesh | None:
     """The devices that so many parts of the work are spread over; None where that is one device, or its caller's business.
 
@@ -78,6 +89,29 @@ def on_each_device(function: Callable[[Any], Any], mesh: Mesh | None) -> Callabl
     along = PartitionSpec(TRIALS)
     # Not checked for which values differ between devices: no device reads those of another.
     return jax.shard_map(function, mesh=mesh, in_specs=along, out_specs=along, check_vma=False)
+
+
+def together(function: Callable[[Any], Any], mesh: Mesh | None) -> Callable[[Any], Any]:
+    """`function` on every device, of the same argument and with the same result; inside, `on_each_part` divides the work."""
+    if mesh is None:
+        return function
+    return jax.shard_map(function, mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False)
+
+
+def on_each_part(function: Callable[..., Any], mesh: Mesh | None, words: Array, *more: Array, axis: int = 0) -> Any:
+    """Inside `together`: `function` of the words of paths and of more arrays, paths first, each device's part on that device.
+
+    Every device then has all of what they made, with the paths along `axis`. With a number of paths that cannot be divided, and
+    without a mesh, each computes all of it. A mesh of one device goes the same way, so that what follows has the same bits.
+    """
+    if mesh is None or words.shape[-1] % mesh.size:
+        return function(words, *more)
+    size = words.shape[-1] // mesh.size
+    first = jax.lax.axis_index(TRIALS) * size
+    parts = [jax.lax.dynamic_slice_in_dim(words, first, size, axis=-1)]
+    parts += [jax.lax.dynamic_slice_in_dim(array, first, size) for array in more]
+    gather = lambda leaf: jax.lax.all_gather(leaf, TRIALS, axis=axis % leaf.ndim, tiled=True)
+    return jax.lax.optimization_barrier(jax.tree.map(gather, function(*parts)))
 
 
 def one_ahead(started: Iterable[Any]) -> Iterator[Any]:

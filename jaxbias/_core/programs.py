@@ -13,7 +13,8 @@ import hashlib
 import os
 import pickle
 import platform
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import version
@@ -27,6 +28,7 @@ from jax.experimental import serialize_executable
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh
 
+from jaxbias._core import ahead
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import written_whole
 from jaxbias._core.maps import CROWDING
@@ -52,6 +54,20 @@ class Programs:
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.loaded: dict[Any, Callable[..., Any]] = {}
+        self.ahead: ahead.Ahead | None = None
+
+    def load_ahead(self, words: Sequence[str]) -> None:
+        """Starts to load what a run with these words used last time, until `end`. For the start of a program of one process."""
+        if self.folder is None or not _is_alone_on_cpu():
+            return
+        self.end()
+        self.ahead = ahead.Ahead(self.folder, [*words, _source()], lambda path: _load(path.read_bytes()))
+
+    def end(self) -> None:
+        """No program is loaded ahead any more; what this run used is known to the next one."""
+        if self.ahead is not None:
+            self.ahead.end()
+            self.ahead = None
 
     def keep_in(self, folder: Path | None) -> None:
         """From now on programs are kept in this folder; None for not at all."""
@@ -87,8 +103,9 @@ class Programs:
             words = repr((function.__module__, function.__qualname__, describe(static), kinds, _source(), _machine()))
         except Indescribable:
             return ordinary
-        _prepare_linear_algebra()
         path = self.folder / FILE.format(hashlib.sha256(words.encode()).hexdigest())
+        if self.ahead is not None and (program := self.ahead.take(path.name)) is not None:
+            return program
         if path.exists():
             try:
                 content = path.read_bytes()
@@ -111,9 +128,10 @@ PROGRAMS = Programs()
 def _remove_oldest(folder: Path) -> None:
     """Leaves the newest files: each release, each kind of log and each change of the source makes its own."""
     with suppress(OSError):  # another process may remove the same ones
-        files = sorted(folder.glob(FILE.format("*")), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in files[MOST_FILES:]:
-            path.unlink(missing_ok=True)
+        for kind in (FILE, ahead.FILE):
+            files = sorted(folder.glob(kind.format("*")), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in files[MOST_FILES:]:
+                path.unlink(missing_ok=True)
 
 
 @cache
@@ -223,9 +241,14 @@ def _dump(program: Any) -> bytes:
 
 
 def _load(content: bytes) -> Callable[..., Any]:
+    with LINEAR_ALGEBRA:
+        _prepare_linear_algebra()
     payload, arguments, skeleton, number = pickle.loads(content)
     result = jax.tree.structure(skeleton)
     return serialize_executable.deserialize_and_load(payload, arguments, result, execution_devices=jax.devices()[:number])
+
+
+LINEAR_ALGEBRA = threading.Lock()  # programs are loaded in several threads
 
 
 @cache

@@ -27,6 +27,7 @@ except ModuleNotFoundError as error:
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.cli.errors import option_names
+from jaxbias.cli.starting import end_jax
 from jaxbias.cli.supervising import Supervised, use_channels_of_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this release of typer keeps it
@@ -54,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = INTERRUPTED
     except OSError as error:  # such as a full disk
         return _complain(str(error), code=2)
+    finally:
+        end_jax()
     return _complain("interrupted", code) if code == INTERRUPTED else code or 0
 
 

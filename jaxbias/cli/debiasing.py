@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
-from jaxbias._core.cache import use_cache
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import Json, Preset, Seed, make_key, with_fitted_policy_options, with_reading_options, with_stop_options
+from jaxbias.cli.starting import start_jax
 from jaxbias.cli.waiting import show_progress
 from jaxbias.estimators.registry import METHODS
 from jaxbias.examples import DEFAULT, list_examples, load_example
@@ -176,7 +176,7 @@ def debias(
     began = time.monotonic()
     with show_progress(quiet) as progress:
         progress("loading JAX")
-        use_cache()
+        start_jax()
         chosen = {name: settings[name] for name in READING_SETTINGS if name in settings}
         read = jb.read_log(source, trial=trial, first=first, **chosen)
         rest = None if budget is None else max(budget - (time.monotonic() - began), TINY)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
-from jaxbias._core.cache import use_cache
 from jaxbias.cli.app import app
 from jaxbias.cli.errors import option_names
 from jaxbias.cli.options import (
@@ -22,6 +21,7 @@ from jaxbias.cli.options import (
     with_stop_options,
 )
 from jaxbias.cli.simulating import build_problem
+from jaxbias.cli.starting import start_jax
 from jaxbias.estimators.registry import METHODS
 from jaxbias.naming.around import check_warm_up_ends
 from jaxbias.naming.building import build_stop, settings_of
@@ -72,7 +72,7 @@ def evaluate(
     policy, given = choose_policy(policy, preset, given)
     check_warm_up_ends(given, steps, "the pulls per trial")
     built, rewards, means = build_problem(policy, given, family, sigma, mean)
-    use_cache()
+    start_jax()
     rule = build_stop(stopping, [str(arm) for arm in range(len(mean))])
     sizes = batch_size[0] if batch_size and len(batch_size) == 1 else batch_size or None
     told: dict[str, Any] = {"assumed": jb.Normal(sigma=None)} if unknown_sigma else {}

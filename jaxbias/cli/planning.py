@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 import jaxbias as jb
-from jaxbias._core.cache import use_cache
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import check_writable
 from jaxbias.cli.app import TYPED, app
 from jaxbias.cli.options import Json, Seed, Sigma, make_key, refuse_fit, with_policy_options
 from jaxbias.cli.reproducing import show_progress
+from jaxbias.cli.starting import start_jax
 from jaxbias.naming.building import ASSUMES_SIGMA, build_family, build_policy, setting_name, settings_of
 from jaxbias.naming.names import Allocation, FamilyName, PolicyName
 from jaxbias.reporting import terminal as report
@@ -59,8 +59,7 @@ def plan(
     _check_files(page, plot)
     means = _read_means(mean, prior)
     built, rewards = build_policies(policy, given, family, sigma, len(means if prior is None else means[0]))
-    use_cache()
-    jb.use_all_cores()
+    start_jax()
     asked: Any = dict(
         half_width=half_width, power=power, control=control, level=level, batch_size=batch_size, max_steps=max_steps
     )

@@ -103,7 +103,8 @@ def guarded_shrinkage(
     single = history.arms.ndim == 1
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
-    chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
+    at_once, work = logs_at_once(own_policy, own_family, logs, num_paths), logs.num_steps * num_paths
+    chunks = split_logs(at_once, (keys, logs, own_policy, own_family), work)
     sizes = (num_paths, chunks, None if stop is None else num_steps)
     found = chunks.collect(_guard(own_policy, own_family, keys, logs, stop, *sizes))
     estimate = _to_estimate(only_one(found) if single else found, shrunken, own_family, level)
@@ -124,7 +125,7 @@ def _guard(
         simulated, _ = family_to_simulate(family, summary)
         start = jax.lax.stop_gradient(means_to_simulate(family, shrunken, summary.pulls))
         words = trial_words(root_words(key), jnp.uint32(0), num_paths)
-        paths = simulate_paths(words, policy, simulated, start, design_of(log, stop, num_steps))
+        paths = simulate_paths(words, policy, simulated, start, design_of(log, stop, num_steps, chunks.paths))
         ratio = noise_ratio(summary.pulls, paths.pulls)
         part = allowed_part(simulated, start, summary, shrunken - summary.mean, ratio)
         part, ratio = jax.lax.stop_gradient((part, ratio))

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.arrivals import Arrivals, arrivals_of
+from jaxbias._core.devices import on_each_part
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.lengths import pad_axis, padded_length
 from jaxbias._core.settings import settings
@@ -34,7 +36,8 @@ BATCHED_AT_ONCE = 2**11  # likewise where whole batches are drawn at once, which
 class Design(NamedTuple):
     """What stays the same when an experiment is run again: the forced steps and their arms, the batches or delays, the rule.
 
-    `length` is how many of the steps there are, where not all; not known before compilation.
+    `length` is how many of the steps there are, where not all; not known before compilation. `devices` are those that its paths are
+    spread over, where there are several.
     """
 
     arms: Any  # (steps,), as are the forced
@@ -42,6 +45,7 @@ class Design(NamedTuple):
     batching: Batching = ONE_BY_ONE
     stop: Any = None
     length: Any = None
+    devices: Mesh | None = None
 
     def padded(self) -> "Design":
         """With steps at the end that are not taken, up to one of a few lengths, as a padded `History`."""
@@ -60,9 +64,15 @@ class Design(NamedTuple):
         return None if sizes is None else Arrivals(seen_by_batch(sizes))
 
 
-def design_of(history: History, stop: StoppingRule | None = None, num_steps: int | None = None) -> Design:
+def design_of(
+    history: History, stop: StoppingRule | None = None, num_steps: int | None = None, devices: Mesh | None = None
+) -> Design:
     """The design of one log. Where a rule stopped it early: beyond its end nothing is forced, and batches are as large as its
     largest."""
+    return _design_of(history, stop, num_steps)._replace(devices=devices)
+
+
+def _design_of(history: History, stop: StoppingRule | None, num_steps: int | None) -> Design:
     if history.seen_at is not None and stop is not None:
         raise ArgumentError("stop", stop, "None for a log whose rewards came late")
     if history.is_padded:
@@ -185,6 +195,13 @@ def simulate_paths(
 
     With all steps the paths are other ones than without: batches are drawn as a whole where nobody asks for their steps.
     """
+    one_part = lambda words: _simulate_paths(words, policy, family, mean, design, squares, steps)
+    return on_each_part(one_part, None if steps else design.devices, words)
+
+
+def _simulate_paths(
+    words: Array, policy: Policy, family: Family, mean: Array, design: Design, squares: bool, steps: bool
+) -> Paths:
     completed, squared = complete_family(family), None
     problem = Problem(policy=complete_policy(policy), family=completed, mean=mean, stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
@@ -223,6 +240,13 @@ def simulate_sums(
     squares_around: Float[Array, " arms"] | None = None,
 ) -> PathSums:
     """Paths that each have their own means; the squares, of Normal rewards, are around the means that are given for it."""
+    one_part = lambda words, means: _simulate_sums(words, policy, family, means, design, squares_around)
+    return on_each_part(one_part, design.devices, words, means)
+
+
+def _simulate_sums(
+    words: Array, policy: Policy, family: Family, means: Array, design: Design, squares_around: Array | None
+) -> PathSums:
     problem = Problem(policy=complete_policy(policy), family=complete_family(family), mean=means[0], stop=design.stop)
     problem = problem.for_steps(design.arms.shape[0])
     if can_batch(problem, design.batching, means.shape[1], squares_around is not None):

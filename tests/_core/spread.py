@@ -12,6 +12,7 @@ import numpy as np
 import jaxbias as jb
 
 MEAN = [1.0, 0.75, 0.5]
+ROUNDED = "to rounding"  # what XLA computes in another order for a part of the paths than for all
 NOISY, FAMILY = jb.Greedy(tau=1.0), jb.Normal()
 DIVERGENCE = jb.ContrastiveDivergence.paper(kernel="random_walk", num_iterations=5, tail=3)
 
@@ -33,6 +34,7 @@ def figures():
     """Numbers of trials that fill no block, no chunk and no batch; two rounds of chunks."""
     key = jax.random.key(3)
     logs = jb.simulate(key, NOISY, FAMILY, MEAN, num_steps=9, num_trials=37)
+    only = jb.simulate(key, NOISY, FAMILY, MEAN, num_steps=300)
     return {
         "simulate": jb.simulate(key, jb.LilUCB(), FAMILY, MEAN, 12, 301, held_out=True, chunk_size=48),
         "one trial": jb.simulate(key, jb.Thompson(), FAMILY, MEAN, 12),
@@ -45,6 +47,11 @@ def figures():
             key, logs, NOISY, FAMILY, solver="contrastive_divergence", settings=DIVERGENCE, num_paths=4096
         ),
         "mean_matching": jb.mean_matching(key, logs, NOISY, FAMILY, num_paths=2048),
+        f"one log, newton ({ROUNDED})": jb.conditional_mle(key, only, NOISY, FAMILY, num_paths=2048),
+        "one log, mean_matching": jb.mean_matching(key, only, NOISY, FAMILY, num_paths=2048, interval="delta"),
+        "one log, test_inversion": jb.test_inversion(key, only, NOISY, FAMILY, num_paths=2048),
+        "one log, guarded_shrinkage": jb.guarded_shrinkage(key, only, NOISY, FAMILY, num_paths=2048, interval="delta"),
+        "one log, bias_corrected": jb.bias_corrected(key, only, NOISY, FAMILY, num_paths=2048, interval="delta"),
     }
 
 

@@ -51,7 +51,10 @@ def assert_same(path, expected):
     with np.load(path) as found:
         assert set(found) == set(expected)
         for name in found:
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+            if spread.ROUNDED in name and found[name].dtype.kind == "f":
+                np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+            else:
+                np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
 @pytest.mark.slow
@@ -237,8 +240,8 @@ def test_chunks_hold_every_trial_once_on_any_number_of_devices():
 
 
 def test_batches_depend_on_the_number_of_trials_alone():
-    sizes = [(split_logs(32, jnp.zeros(count)).size, count) for count in (1, 20, 32, 33, 40, 1000)]
-    assert sizes == [(1, 1), (20, 20), (32, 32), (17, 33), (20, 40), (32, 1000)]
+    sizes = [(split_logs(32, jnp.zeros(count)).size, count) for count in (1, 8, 20, 32, 33, 40, 1000)]
+    assert sizes == [(1, 1), (8, 8), (5, 20), (8, 32), (9, 33), (10, 40), (32, 1000)]
     batches = split_logs(4, jnp.zeros(10))
     np.testing.assert_array_equal(batches.map(lambda value: 2 * value, jnp.arange(10)), 2 * np.arange(10))
 

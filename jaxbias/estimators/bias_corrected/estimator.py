@@ -116,7 +116,8 @@ def bias_corrected(
     single = history.arms.ndim == 1
     logs = as_many(history) if single else history
     keys = log_keys(key, logs.arms.shape[0])
-    chunks = split_logs(logs_at_once(own_policy, own_family, logs, num_paths), (keys, logs, own_policy, own_family))
+    at_once, work = logs_at_once(own_policy, own_family, logs, num_paths), logs.num_steps * num_paths
+    chunks = split_logs(at_once, (keys, logs, own_policy, own_family), work)
     from_sums = any(known is estimator for known, _ in FROM_SUMMARY)
     correct = _correct_sums if from_sums else _correct_steps
     sizes = (num_paths, chunks, None if stop is None else num_steps)
@@ -149,7 +150,7 @@ def _correct(
         simulated, freedom = family_to_simulate(family, summary)
         start = jax.lax.stop_gradient(means_to_simulate(family, estimate, summary.pulls))
         words = trial_words(root_words(key), jnp.uint32(0), num_paths)
-        design, by_steps = design_of(log, stop, num_steps), from_summary is None
+        design, by_steps = design_of(log, stop, num_steps, chunks.paths), from_summary is None
         needs_squares = isinstance(family, UnknownSigma) and not by_steps
         paths = simulate_paths(words, policy, simulated, start, design, squares=needs_squares, steps=by_steps)
         if from_summary is None:

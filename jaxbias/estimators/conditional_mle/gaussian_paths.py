@@ -10,14 +10,16 @@ Everything is written in deviations from the reference path, so that long logs l
 """
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from jaxbias._core.derivatives import held
+from jaxbias._core.devices import on_each_part
 from jaxbias._core.lengths import scan_up_to
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.record import Record
@@ -231,8 +233,10 @@ def sample_paths(
     path: Float[Array, " steps"],
     noise: Callable[[Int[Array, ""]], Float[Array, " pairs"]],
     squares: bool = False,
+    devices: Mesh | None = None,
 ) -> Samples:
-    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian.
+    """Paths in mirrored pairs around the reference, each weighted with its density over that of the Gaussian; spread over devices
+    where there are several.
 
     `noise` gives the standard normals of a step, which are made when they are needed: those of a long log fill the memory.
     With `squares`, which asks for steps of one pull each, every arm's sum of squares around its mean is a statistic too.
@@ -245,11 +249,11 @@ def sample_paths(
     num_arms, prior, drift = mean.shape[0], 1 / record.variance(sigma), record.drift(mean, path)
     seen = jnp.square(record.drift(mean, record.rewards)) if squares else None
 
-    def body(carry: tuple[Array, Array, Array | None], step: Any) -> tuple[tuple[Array, Array, Array | None], None]:
+    def body(first: Any, carry: tuple[Array, Array, Array | None], step: Any) -> tuple[tuple[Array, Array, Array | None], None]:
         deviation, log_weight, square = carry  # (arms, paths): paths next to each other in memory
         arm, choices, pulls, total, value, (push, pull, precision), prior, drift, number, seen = step
         made = _over_paths(policy, choices, pulls, total[:, None] + deviation)
-        half = noise(number)
+        half = jax.lax.dynamic_slice_in_dim(noise(number), first, log_weight.shape[0] // 2)
         noises = jnp.concatenate([half, -half])
         change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + noises * jax.lax.rsqrt(precision)
         log_weight = log_weight + (made - value) + jnp.square(noises) / 2 - prior * change * (change / 2 - drift)
@@ -259,21 +263,27 @@ def sample_paths(
         return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight, square), None
 
     numbers = jnp.arange(record.arms.shape[0])
-    paths = 2 * jax.eval_shape(noise, numbers[0]).shape[0]
-    nothing = jnp.zeros((num_arms, paths), path.dtype)
-    start = (nothing, jnp.zeros(paths, path.dtype), nothing if squares else None)
     total = record.running(path)
     steps = (record.arms, record.choices, record.pulls, total, around.value, smoother, prior, drift, numbers, seen)
-    (deviation, log_weight, square), _ = scan_up_to(body, start, steps, record.length)
+
+    def walk_pairs(pairs: Int[Array, " pairs"]) -> tuple[Array, Array, Array | None]:
+        """Deviations, weights and squares of some of the pairs, which are the last axis; their members are the one before."""
+        nothing = jnp.zeros((num_arms, 2 * pairs.shape[0]), path.dtype)
+        start = (nothing, nothing[0], nothing if squares else None)
+        ended, _ = scan_up_to(partial(body, pairs[0]), start, steps, record.length)
+        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-1], 2, -1), ended)
+
+    pairs = jnp.arange(jax.eval_shape(noise, numbers[0]).shape[0])
+    deviation, log_weight, square = on_each_part(walk_pairs, devices, pairs, axis=-1)
     constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
-    samples = make_samples(deviation.reshape(num_arms, 2, -1), log_weight.reshape(2, -1), constant)
+    samples = make_samples(deviation, log_weight, constant)
     walk, by_step = _follow(record, smoother)
     samples = with_covariance(samples, *walk)
     samples = samples._replace(total=samples.total + _off(record, path)[:, None, None])
     if square is None or seen is None:
         return samples
     expected = jnp.square(by_step.mean - drift) + by_step.variance - seen
-    return with_squares(samples, square.reshape(num_arms, 2, -1), jnp.zeros_like(mean).at[record.arms].add(expected))
+    return with_squares(samples, square, jnp.zeros_like(mean).at[record.arms].add(expected))
 
 
 def _over_paths(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias._core.randomness import normal, root_words, step_key
@@ -120,21 +121,29 @@ def newton(
     path: Float[Array, " steps"],
     pairs: int,
     max_rounds: int,
+    devices: Mesh | None = None,
 ) -> NewtonFit:
     """The maximum for one trial of a policy that keeps pulls and sums, from pairs of paths; starts where `laplace` ended.
 
     The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
     """
-    sample = by_paths(key, policy, sigma, record, pairs)
+    sample = by_paths(key, policy, sigma, record, pairs, devices)
     return maximise_from_samples(sample, KnownSigma(sigma), record, mean, path, max_rounds)[0]
 
 
-def by_paths(key: PRNGKeyArray, policy: BasePolicy, sigma: Float[Array, " arms"], record: Record, pairs: int) -> Sample:
+def by_paths(
+    key: PRNGKeyArray,
+    policy: BasePolicy,
+    sigma: Float[Array, " arms"],
+    record: Record,
+    pairs: int,
+    devices: Mesh | None = None,
+) -> Sample:
     """Pairs of paths at given means, from the same noise each time."""
     noise = make_noise(key, record, pairs)
 
     def sample(mean: Array, path: Array) -> tuple[Samples, Array]:
-        return sample_paths(policy, record, mean, sigma, path, noise), path
+        return sample_paths(policy, record, mean, sigma, path, noise, devices=devices), path
 
     return sample
 

@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
 def fit_newton(keys: Any, problem: LogProblem, sizes: Sizes) -> NewtonFit:
     """The maximum for each log, with a known sigma."""
     history, policy, family = problem
-    chunks = split_logs(sizes.logs_at_once(history.num_steps), (keys, problem))
+    chunks = split_logs(sizes.logs_at_once(history.num_steps), (keys, problem), 2 * sizes.pairs * history.num_steps)
     counts = dict(num_chains=sizes.num_chains, max_rounds=sizes.max_rounds)
     if sizes.sampler is not None:
         return chunks.collect(_fit_chains(policy, family, keys, history, sizes.sampler, chunks=chunks, **counts))
@@ -129,7 +129,8 @@ def _fit_paths(
 
     def one(trial: tuple[Any, History, tuple[Array, Array]]) -> NewtonFit:
         key, log, start = trial
-        return newton(key, policy_of(policy, log), sigma, condensed_record_of(log), *start, num_pairs, max_rounds)
+        given, record = policy_of(policy, log), condensed_record_of(log)
+        return newton(key, given, sigma, record, *start, num_pairs, max_rounds, chunks.paths)
 
     return chunks.map(one, (keys, history, starts))
 

@@ -47,7 +47,8 @@ def largest_statistic(
     """
     logs, given = question.history, (question.policy, question.family)
     keys = log_keys(key, logs.arms.shape[0])
-    chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
+    work = logs.num_steps * question.num_paths
+    chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given), work)
     sizes: Any = dict(chunks=chunks, num_paths=question.num_paths, num_steps=question.program_steps, alternative=alternative)
     return chunks.collect(_adjust(*given, keys, logs, weighted, p_value, question.stop, **sizes))
 
@@ -68,7 +69,7 @@ def _adjust(
 ) -> Float[Array, "logs contrasts"]:
     def one(trial: tuple[Any, History, Array]) -> Float[Array, " contrasts"]:
         key, log, own = trial
-        design = design_of(log, stop, num_steps)
+        design = design_of(log, stop, num_steps, chunks.paths)
         smallest = _smallest(_null_statistics(key, policy, family, log, design, weighted, num_paths), alternative)
         return _share_below(smallest, own)
 

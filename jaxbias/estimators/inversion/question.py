@@ -121,7 +121,8 @@ def invert(
     """The tests of every log inverted: their ends have this chance beyond them; None for the tails at `null` alone."""
     logs, dtype = question.history, question.history.rewards.dtype
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
-    chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given))
+    work = logs.num_steps * question.num_paths
+    chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given), work)
     sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.program_steps, ratios=ratios)
     as_number = lambda number: None if number is None else np.asarray(number, dtype)
     numbers = as_number(chance), as_number(null)
@@ -146,7 +147,7 @@ def _run(
 ) -> InvertedTests:
     def one(trial: tuple[Any, History]) -> InvertedTests:
         key, log = trial
-        design = design_of(log, stop, num_steps)
+        design = design_of(log, stop, num_steps, chunks.paths)
         return invert_tests(key, policy, family, log, design, contrasts, chance, null, num_paths, max_rounds, ratios)
 
     return chunks.map(one, (keys, history))

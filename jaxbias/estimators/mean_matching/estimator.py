@@ -172,7 +172,8 @@ def _estimate(policy: BasePolicy, family: BaseFamily, keys: Any, history: Histor
     """The estimates of logs in which every arm was pulled."""
     live = (history, policy, family)
     history, policy, family = held(live)
-    chunks = split_logs(logs_at_once(policy, family, history, options.num_paths), (keys, history, policy, family))
+    at_once, work = logs_at_once(policy, family, history, options.num_paths), history.num_steps * options.num_paths
+    chunks = split_logs(at_once, (keys, history, policy, family), work)
     sizes = dict(num_paths=options.num_paths, num_steps=options.num_steps if options.stop is not None else None)
     run = partial(_match, chunks=chunks, max_rounds=options.max_rounds, **sizes)
     found, spread = chunks.collect(run(policy, family, keys, history, options.stop))
@@ -197,7 +198,7 @@ def _match(
 ) -> tuple[Match, Spread | None]:
     def one(trial: tuple[Any, History]) -> tuple[Match, Spread | None]:
         key, log = trial
-        design, observed = design_of(log, stop, num_steps), log.statistics.mean
+        design, observed = design_of(log, stop, num_steps, chunks.paths), log.statistics.mean
         if isinstance(family, UnknownSigma):
             of_arm = sigma_of_arm(family, log.num_arms)
             spread = spread_of(log, of_arm)
