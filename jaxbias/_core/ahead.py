@@ -1,7 +1,7 @@
 """Programs that a command needed last time, loaded while it is still importing and reading.
 
-A second core does it meanwhile: Python's lock is not held while a program is loaded. What a command needed is kept in a small file
-beside the programs, by the command's words; a wrong guess costs that other core some time, and nothing else.
+A second core does it meanwhile: Python's lock is not held while a program is loaded. What a command needed is kept in a small
+file beside the programs, by the command's words; a wrong guess costs that other core some time, and nothing else.
 """
 
 import hashlib

@@ -30,14 +30,15 @@ from jaxbias.simulation.steps import (
 from jaxbias.stopping import StoppingRule
 
 PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
-BATCHED_AT_ONCE = 2**11  # likewise where whole batches are drawn at once, which takes more memory for each path
+# Likewise where whole batches are drawn at once, which takes more memory and time: few logs wait for the slowest search.
+BATCHED_AT_ONCE = 2**8
 
 
 class Design(NamedTuple):
     """What stays the same when an experiment is run again: the forced steps and their arms, the batches or delays, the rule.
 
-    `length` is how many of the steps there are, where not all; not known before compilation. `devices` are those that its paths are
-    spread over, where there are several.
+    `length` is how many of the steps there are, where not all; not known before compilation. `devices` are those that the paths
+    of an only log are spread over.
     """
 
     arms: Any  # (steps,), as are the forced

@@ -142,7 +142,7 @@ def find_match(
     def climb(size: int, close: float, max_rounds: int, begin: Match) -> Match:
         def improve(found: Match) -> tuple[Match, Array]:
             after = _newton_move(found, simulate(words[:, :size], found.mean), observed, low, high, size)
-            return after, _length(after)
+            return after, _length(after, close)
 
         return search(improve, begin, max_rounds=max_rounds, tolerance=close, dtype=observed.dtype).state
 
@@ -152,11 +152,16 @@ def find_match(
     return climb(num_paths, NEAR, max_rounds, climb(few, CLOSE, FEW_ROUNDS, start))
 
 
-def _length(found: Match) -> Float[Array, ""]:
-    """The last move in standard errors, of the arm that moved most; 0 where the means are not finite."""
+def _length(found: Match, close: float) -> Float[Array, ""]:
+    """The last move in standard errors, of the arm that moved most; 0 where the means are not finite.
+
+    A move within its Monte Carlo error counts as `close`: with few paths, on which discrete rewards jump, there may be no
+    smaller one.
+    """
     stderr = jnp.sqrt(jnp.diag(found.covariance))
     moved = (found.move != 0) & ~found.out_of_range & ~jnp.isnan(stderr)
-    lengths = jnp.where(moved, jnp.abs(found.move) / jnp.where(moved, stderr, 1), 0)
+    unit = jnp.maximum(stderr, found.monte_carlo_error / close)
+    lengths = jnp.where(moved, jnp.abs(found.move) / jnp.where(moved, unit, 1), 0)
     return jnp.where(jnp.all(jnp.isfinite(found.mean)), jnp.max(lengths), 0)
 
 
