@@ -21,6 +21,7 @@ from jaxbias._core.devices import collect, device_count, on_each_device, one_ahe
 from jaxbias._core.door import public
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
+from jaxbias._core.layout import in_groups, stays_in_cache
 from jaxbias._core.randomness import trial_words
 from jaxbias._core.settings import is_concrete
 from jaxbias._core.showing import as_html, as_text
@@ -168,8 +169,9 @@ def _measure_chunk(
     problem = problem.for_steps(num_steps)
 
     def measure_from(first: Array) -> tuple[dict[str, Moments], After | None]:
-        counted = jnp.arange(size, dtype=jnp.uint32) < num_trials - first[0]
-        return _measure(problem, trial_words(root, first[0], size), counted, num_steps, batching, asked)
+        words, counted = trial_words(root, first[0], size), jnp.arange(size, dtype=jnp.uint32) < num_trials - first[0]
+        one = lambda places: _measure(problem, words[:, places], counted[places], num_steps, batching, asked)
+        return in_groups(one, size, BLOCK if stays_in_cache(BLOCK, problem.mean.shape[0]) else size)
 
     return on_each_device(measure_from, mesh)(firsts)
 

@@ -30,7 +30,7 @@ from jaxbias.policies.winning import (
     normal_win_quadratic,
 )
 
-# Priors with which `beta_win_probs` is right to 1e-4: with (0.5, 0.5) it is off by up to 0.02, with (10^5, 1) by 0.001.
+# Priors with which `beta_win_probs` is right to 1e-3: with (0.5, 0.5) it is off by up to 0.02, with (10^5, 1) by 0.001.
 LEAST_PRIOR, MOST_PRIOR = 1.0, 1e3
 
 

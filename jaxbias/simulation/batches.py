@@ -5,8 +5,6 @@ from its own distribution: binomial, Normal, Poisson or Gamma. The time is that 
 policies that look at pulls and sums only, and everything that needs no more of a path than these at its end.
 """
 
-import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +13,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxbias._core.binomial import multinomial
-from jaxbias._core.layout import trials_minor
+from jaxbias._core.layout import in_groups, trials_minor
 from jaxbias._core.randomness import step_key
 from jaxbias.policies import ArmStatistics
 from jaxbias.rewards import Normal
 from jaxbias.simulation.steps import PURPOSES, Batching, Problem, share_out
 
-AT_ONCE = 1024  # paths: what a batch of them needs stays in the cache
+AT_ONCE = 128  # paths: what a batch of them needs stays in the cache, and XLA makes one loop of it
 
 
 class Batch(NamedTuple):
@@ -72,7 +70,7 @@ def run_batches(
         own = None if means is None else means[places]
         return _run_group(problem, words[:, places], batching, batches, own, squares_around)[0]
 
-    found = _in_groups(group, words.shape[-1])
+    found = in_groups(group, words.shape[-1], AT_ONCE)
     return ArmStatistics(pulls=found.pulls.astype(jnp.int32), total=found.total), found.squares
 
 
@@ -90,15 +88,7 @@ def run_each_batch(
         after = _run_group(problem, words[:, places], batching, batches, None, None, each=True)[1]
         return BatchSums(*(jnp.diff(jnp.moveaxis(part, 0, 1), axis=1, prepend=0) for part in (after.pulls, after.total)))
 
-    return _in_groups(group, words.shape[-1])
-
-
-def _in_groups(group: Callable[[Int[Array, " size"]], Any], number: int) -> Any:
-    """All paths, as many at once as the cache holds."""
-    groups = math.ceil(number / AT_ONCE)
-    size = math.ceil(number / groups)
-    which = jnp.minimum(jnp.arange(groups * size), number - 1).reshape(groups, size)
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:number], jax.lax.map(group, which))
+    return in_groups(group, words.shape[-1], AT_ONCE)
 
 
 def _make_batches(batching: Batching, arms: Any, forced: Any, num_arms: int, dtype: Any) -> Batch:
