@@ -69,15 +69,21 @@ def setting(*, default: Any = dataclasses.MISSING, allowed: Allowed | None = Non
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
 def settings(cls: type[Class]) -> type[Class]:
-    """Makes a frozen dataclass that is a pytree: the settings that are not static are its leaves."""
+    """Makes a frozen dataclass that is a pytree: the settings that are not static are its leaves.
+
+    A class may name attributes that are no settings in `decided`: what `decide` gives them is known before compilation, and is
+    forgotten where `dataclasses.replace` makes another object.
+    """
     cls = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     static_tests = {field.name: field.metadata.get("static", never) for field in fields}
+    decided: tuple[str, ...] = getattr(cls, "decided", ())
 
     def flatten(self: Any) -> tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]]:
         values = {name: getattr(self, name) for name in static_tests}
         static = {name: value for name, value in values.items() if static_tests[name](value)}
-        return tuple(value for name, value in values.items() if name not in static), tuple(static.items())
+        known = tuple((name, getattr(self, name)) for name in decided)
+        return tuple(value for name, value in values.items() if name not in static), (*static.items(), *known)
 
     def unflatten(static: tuple[tuple[str, Any], ...], children: tuple[Any, ...]) -> Any:
         values = dict(static)
@@ -89,6 +95,14 @@ def settings(cls: type[Class]) -> type[Class]:
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
     return cls
+
+
+def decide(subject: Class, **values: Any) -> Class:
+    """A copy with values for attributes that its class names in `decided`."""
+    copy = object.__new__(type(subject))
+    for name, value in {**vars(subject), **values}.items():
+        object.__setattr__(copy, name, value)
+    return copy
 
 
 def is_concrete(value: Any) -> bool:

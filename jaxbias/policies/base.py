@@ -131,6 +131,10 @@ class BasePolicy:
         del num_arms
         return self
 
+    def for_settings(self) -> "BasePolicy":
+        """The same policy in the form it prefers for its settings, where they are known now."""
+        return self
+
     def log_prob_cost(self, num_arms: int) -> float:
         """About how long `log_probs` takes, in units of a closed form."""
         del num_arms
@@ -271,7 +275,7 @@ class PlainPolicy(BasePolicy):
 
 def complete_policy(policy: Any) -> BasePolicy:
     """The policy with everything that `BasePolicy` documents."""
-    return policy if isinstance(policy, BasePolicy) else PlainPolicy(policy)
+    return policy.for_settings() if isinstance(policy, BasePolicy) else PlainPolicy(policy)
 
 
 def policy_name(policy: Any) -> str:

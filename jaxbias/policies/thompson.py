@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import betainc, betaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -17,7 +18,7 @@ from jaxbias._core.layout import materialize
 from jaxbias._core.normal_tail import log_ndtr
 from jaxbias._core.randomness import normal
 from jaxbias._core.search import bracket
-from jaxbias._core.settings import FINITE, POSITIVE, is_concrete, is_zero, setting, settings
+from jaxbias._core.settings import FINITE, POSITIVE, decide, is_concrete, is_zero, setting, settings
 from jaxbias.policies.base import ArmStatistics, StatisticsPolicy
 from jaxbias.policies.beta_tables import BetaTables, nodes_for, start_tables
 from jaxbias.policies.noise import TAU, choice_log_probs, choose, is_static_tau, tau_at
@@ -188,6 +189,8 @@ class BetaThompson(StatisticsPolicy):
     prior_failure: Any = setting(default=1.0, allowed=POSITIVE)
 
     unit_rewards = True
+    decided = ("resolved",)
+    resolved = None  # whether `beta_win_probs` is right with this prior, once that is known
 
     def posterior(self, state: ArmStatistics) -> tuple[Float[Array, " arms"], Float[Array, " arms"]]:
         """The two parameters of every arm's Beta posterior."""
@@ -203,16 +206,27 @@ class BetaThompson(StatisticsPolicy):
         """An integral whose distribution functions are integrals too, which take some times as long as the Normal's."""
         return 6.0 * num_arms
 
+    def for_settings(self) -> "BetaThompson":
+        """It is known before compilation which of two sums over nodes serves for simulated batches: both in one loop, of which
+        one is taken, are two and a half times as slow as one."""
+        prior = (self.prior_success, self.prior_failure)
+        if self.resolved is not None or not is_concrete(prior):
+            return self
+        return decide(
+            self,
+            resolved=all(bool(np.all((np.asarray(part) >= LEAST_PRIOR) & (np.asarray(part) <= MOST_PRIOR))) for part in prior),
+        )
+
     def choice_probs(self, state: ArmStatistics) -> Float[Array, " arms"]:
         """By one sum over nodes that all arms share, where the prior is none of those that its nodes do not resolve.
 
         The prior is the same for all trials, so that only one of the two is computed.
         """
+        exact, fast = (lambda *posterior: jnp.exp(beta_win_log_probs(*posterior))), beta_win_probs
+        if self.resolved is not None:
+            return (fast if self.resolved else exact)(*self.posterior(state))
         prior = jnp.concatenate([jnp.ravel(jnp.asarray(part)) for part in (self.prior_success, self.prior_failure)])
         resolved = jnp.all((prior >= LEAST_PRIOR) & (prior <= MOST_PRIOR))
-        exact, fast = (lambda *posterior: jnp.exp(beta_win_log_probs(*posterior))), beta_win_probs
-        if is_concrete(resolved):
-            return (fast if resolved else exact)(*self.posterior(state))
         return jax.lax.cond(resolved, fast, exact, *self.posterior(state))
 
     def choice_cost(self, num_arms: int) -> float:
