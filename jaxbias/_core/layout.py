@@ -42,7 +42,7 @@ def _materialize_trials(axis_size: int, in_batched: Any, values: Any) -> tuple[A
 
 
 def stays_in_cache(trials: int, num_arms: int) -> bool:
-    """Whether so many trials are simulated faster as a group of their own: on a CPU, where what they keep fits its first cache."""
+    """Whether so many trials are faster as a group of their own: on a CPU, where what they keep fits the first cache."""
     return trials * num_arms <= CACHED and jax.default_backend() == "cpu"
 
 
