@@ -29,7 +29,8 @@ from jaxbias.simulation.steps import (
 )
 from jaxbias.stopping import StoppingRule
 
-PATHS_AT_ONCE = 2**15  # logs x paths simulated together: as in `simulate`, few enough for the cache
+PATHS_AT_ONCE = 2**10  # logs x paths simulated together on a CPU: they stay in the first cache, and few wait for the slowest search
+PATHS_AT_ONCE_ACCELERATOR = 2**17  # on a GPU: enough to fill it
 # Likewise where whole batches are drawn at once, which takes more memory and time: few logs wait for the slowest search.
 BATCHED_AT_ONCE = 2**8
 
@@ -104,6 +105,8 @@ def logs_at_once(policy: Policy, family: Family, history: History, num_paths: in
     family = Normal() if isinstance(completed, UnknownSigma) else completed
     problem = Problem(policy=complete_policy(policy), family=family, mean=jnp.zeros(history.num_arms))
     batching = Batching(batch_sizes=history.batch_sizes, allocation=history.allocation)
+    if jax.default_backend() != "cpu":
+        return PATHS_AT_ONCE_ACCELERATOR // num_paths
     return (BATCHED_AT_ONCE if can_batch(problem, batching, history.num_arms) else PATHS_AT_ONCE) // num_paths
 
 

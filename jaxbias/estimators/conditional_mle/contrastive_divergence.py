@@ -14,12 +14,11 @@ four of them, by 8 to 13 points.
 """
 
 import dataclasses
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias._core.search import damp
@@ -49,10 +48,22 @@ LEAPFROGS = 1.5
 LONGEST_MOVE = 1.0  # in standard errors, before the rate: the information is only that of where the iterates are
 GUESS = 4  # iterations that the information of arms fixed in advance counts for, beside that of the samples
 
-# Each made once, so that it compiles once. A Newton step at first, to come near the maximum within a dozen iterations; then less,
-# so that the noise of the samples moves the iterates by little, and the curvature of the likelihood adds no bias.
-FALLING = optax.sgd(optax.exponential_decay(1.0, transition_steps=50, decay_rate=0.05, end_value=0.05))
-PAPER_OPTIMISER = optax.sgd(0.01)
+
+@cache
+def falling() -> Any:
+    """A Newton step at first, to come near the maximum within a dozen iterations; then less, so that the noise of the samples
+    moves the iterates by little, and the curvature of the likelihood adds no bias. Made once, so that it compiles once."""
+    import optax  # here, because it takes a tenth of a second, and `debias` does without it
+
+    return optax.sgd(optax.exponential_decay(1.0, transition_steps=50, decay_rate=0.05, end_value=0.05))
+
+
+@cache
+def constant() -> Any:
+    """The paper's."""
+    import optax
+
+    return optax.sgd(0.01)
 
 
 @jax.tree_util.register_static
@@ -61,7 +72,8 @@ class ContrastiveDivergence:
     """How to run it; the defaults reach the maximum, `paper()` is the paper's. All of it is known before compilation.
 
     Arguments:
-        optimiser: any optax optimiser, with its learning rate or schedule. Make it once: another one compiles anew.
+        optimiser: any optax optimiser, with its learning rate or schedule. Make it once: another one compiles anew. None for
+            `falling()`, whose rate falls from 1 to a twentieth.
         num_iterations: rounds of the optimiser.
         num_chains: chains that run beside each other.
         num_samples: transitions of each chain per iteration. All of them are averaged; of a chain that restarts the second half.
@@ -75,7 +87,7 @@ class ContrastiveDivergence:
         keep_iterates: whether to return all iterates.
     """
 
-    optimiser: optax.GradientTransformation = FALLING
+    optimiser: Any = None
     num_iterations: int = setting(default=50, allowed=COUNT)
     num_chains: int = setting(default=10, allowed=COUNT)
     num_samples: int = setting(default=2, allowed=COUNT)
@@ -96,7 +108,7 @@ class ContrastiveDivergence:
         600
         """
         own: dict[str, Any] = dict(
-            optimiser=PAPER_OPTIMISER,
+            optimiser=constant(),
             num_iterations=600,
             num_chains=1,
             num_samples=30,
@@ -160,7 +172,9 @@ def contrastive_divergence(
     (20, 2)
     """
 
-    pulls = statistics_before(arms, rewards, num_arms).pulls
+    import optax
+
+    pulls, optimiser = statistics_before(arms, rewards, num_arms).pulls, settings.optimiser or falling()
 
     def log_density(values: Array, mean: Float[Array, " arms"], total: Array | None = None) -> Float[Array, ""]:
         before = None if total is None else ArmStatistics(pulls, total)
@@ -183,7 +197,7 @@ def contrastive_divergence(
         information = carry.information + (spread - carry.information) / (GUESS + 1 + number).astype(spread.dtype)
         move = _newton_move(information, ascent) if settings.precondition else ascent
         with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction is a float to the power of an integer
-            updates, state = settings.optimiser.update(-move, carry.optimiser, carry.mean)
+            updates, state = optimiser.update(-move, carry.optimiser, carry.mean)
         mean = jnp.asarray(optax.apply_updates(carry.mean, updates))
         step_size = adapt(settings, carry.step_size, info.acceptance)
         after = _Carry(mean=mean, optimiser=state, start=samples[:, -1], step_size=step_size, information=information)
@@ -191,7 +205,7 @@ def contrastive_divergence(
 
     begin = _Carry(
         mean=start,
-        optimiser=settings.optimiser.init(start),
+        optimiser=optimiser.init(start),
         start=jnp.broadcast_to(rewards, (settings.num_chains, *rewards.shape)),
         step_size=_first_step(settings, rewards),
         information=-jax.jacfwd(score, argnums=1)(rewards, start),

@@ -37,6 +37,7 @@ from jaxbias.estimators.sigma import Spread, sigma_of_arm, spread_of
 from jaxbias.history import History
 
 PATHS_AT_ONCE = 2**15  # logs x paths in memory together: the arrays of a step then stay in the cache
+SEARCHED_AT_ONCE = 2**11  # likewise on a CPU where each log has a search of its own: few wait for the slowest, two at least
 MATRICES_AT_ONCE = 2**18  # logs x steps x arms^2 in memory together: several arrays of 1 MB, for an integral of 100 MB
 DENSITIES_AT_ONCE = 2**18  # logs x chains x steps x arms of densities computed together: 1 MB, which stays in the cache
 CHAIN_NUMBERS_AT_ONCE = 2**26  # logs x chains x samples x steps in memory together: 256 MB
@@ -59,7 +60,8 @@ class Sizes(NamedTuple):
     def logs_at_once(self, num_steps: int) -> int:
         """How many logs fit into memory."""
         if self.sampler is None:
-            return PATHS_AT_ONCE // (2 * self.pairs)
+            at_once = SEARCHED_AT_ONCE if jax.default_backend() == "cpu" else PATHS_AT_ONCE
+            return max(at_once // (2 * self.pairs), 2)
         return CHAIN_NUMBERS_AT_ONCE // (self.num_chains * self.sampler.num_samples * padded_length(num_steps))
 
 
