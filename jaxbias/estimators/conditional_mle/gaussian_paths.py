@@ -10,7 +10,7 @@ Everything is written in deviations from the reference path, so that long logs l
 """
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -203,7 +203,7 @@ def laplace(
     def improve(at: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         mean, path = at
         place = _improve(policy, record, sigma, mean, path)
-        missing = -(_off(record, path) + place.walk.mean) * by_variance
+        missing = -(off(record, path) + place.walk.mean) * by_variance
         information = place.walk.covariance * by_variance[:, None] * by_variance[None]
         move, length = newton_move(information, missing)
         far = jnp.maximum(length, jnp.max(jnp.abs(place.change) / jnp.sqrt(record.variance(sigma))))
@@ -220,7 +220,7 @@ def newton_move(information: Float[Array, "arms arms"], score: Float[Array, " ar
     return damp(move, length, LONGEST_MOVE), length
 
 
-def _off(record: Record, path: Float[Array, " steps"]) -> Float[Array, " arms"]:
+def off(record: Record, path: Float[Array, " steps"]) -> Float[Array, " arms"]:
     """The sums of a path less those of the log."""
     return record.by_arm(path - record.rewards)
 
@@ -244,17 +244,77 @@ def sample_paths(
     The paths are held: only their weights have a derivative in the policy and in sigma, which is the score of each path.
     """
     record, path = held((record, path))
+    guide = make_guide(policy, record, mean, sigma, path, squares)
+
+    def walk_pairs(pairs: Int[Array, " pairs"]) -> tuple[Array, Array, Array | None]:
+        """Deviations, weights and squares of some of the pairs, which are the last axis; their members are the one before."""
+
+        def mirrored(number: Int[Array, ""]) -> Float[Array, " paths"]:
+            half = jax.lax.dynamic_slice_in_dim(noise(number), pairs[0], pairs.shape[0])
+            return jnp.concatenate([half, -half])
+
+        ended = follow(policy, guide, record.length, mirrored, 2 * pairs.shape[0])
+        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-1], 2, -1), ended)
+
+    pairs = jnp.arange(jax.eval_shape(noise, jnp.int32(0)).shape[0])
+    deviation, log_weight, square = on_each_part(walk_pairs, devices, pairs, axis=-1)
+    samples = make_samples(deviation, log_weight, guide.constant)
+    walk, by_step = _follow(record, guide.smoother)
+    samples = with_covariance(samples, *walk)
+    samples = samples._replace(total=samples.total + off(record, path)[:, None, None])
+    if square is None or guide.seen is None:
+        return samples
+    expected = jnp.square(by_step.mean - guide.drift) + by_step.variance - guide.seen
+    return with_squares(samples, square, jnp.zeros_like(mean).at[record.arms].add(expected))
+
+
+class Guide(NamedTuple):
+    """The Gaussian that paths are drawn from, around a reference path.
+
+    Fields:
+        steps: what a path needs to know of each of them, the same for all paths.
+        smoother, drift, seen: parts of that; `seen` where squares are asked for.
+        constant: of all log-weights.
+    """
+
+    steps: Any
+    smoother: Smoother
+    drift: Float[Array, " steps"]
+    seen: Float[Array, " steps"] | None
+    constant: Float[Array, ""]
+
+
+def make_guide(
+    policy: BasePolicy,
+    record: Record,
+    mean: Float[Array, " arms"],
+    sigma: Float[Array, " arms"],
+    path: Float[Array, " steps"],
+    squares: bool = False,
+) -> Guide:
+    """The Gaussian at these means, expanded around this path."""
     around = _quadratics(held(policy), record, path)
     smoother = _smooth(record, *held((mean, sigma)), path, around)
-    num_arms, prior, drift = mean.shape[0], 1 / record.variance(sigma), record.drift(mean, path)
+    prior, drift = 1 / record.variance(sigma), record.drift(mean, path)
     seen = jnp.square(record.drift(mean, record.rewards)) if squares else None
+    numbers, total = jnp.arange(record.arms.shape[0]), record.running(path)
+    steps = (record.arms, record.choices, record.pulls, total, around.value, smoother, prior, drift, numbers, seen)
+    constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
+    return Guide(steps=steps, smoother=smoother, drift=drift, seen=seen, constant=constant)
 
-    def body(first: Any, carry: tuple[Array, Array, Array | None], step: Any) -> tuple[tuple[Array, Array, Array | None], None]:
+
+def follow(
+    policy: BasePolicy, guide: Guide, length: Any, noise: Callable[[Int[Array, ""]], Float[Array, " paths"]], size: int
+) -> tuple[Float[Array, "arms paths"], Float[Array, " paths"], Float[Array, "arms paths"] | None]:
+    """Paths made of the standard normals of each step: the summed deviations, the log-weight, and the squares if they are asked
+    for."""
+    num_arms, squares = guide.smoother.pull.shape[1], guide.seen is not None
+
+    def body(carry: tuple[Array, Array, Array | None], step: Any) -> tuple[tuple[Array, Array, Array | None], None]:
         deviation, log_weight, square = carry  # (arms, paths): paths next to each other in memory
         arm, choices, pulls, total, value, (push, pull, precision), prior, drift, number, seen = step
         made = _over_paths(policy, choices, pulls, total[:, None] + deviation)
-        half = jax.lax.dynamic_slice_in_dim(noise(number), first, log_weight.shape[0] // 2)
-        noises = jnp.concatenate([half, -half])
+        noises = noise(number)
         change = (push - jnp.sum(pull[:, None] * deviation, axis=0)) / precision + noises * jax.lax.rsqrt(precision)
         log_weight = log_weight + (made - value) + jnp.square(noises) / 2 - prior * change * (change / 2 - drift)
         chosen = jnp.arange(num_arms, dtype=arm.dtype) == arm
@@ -262,28 +322,9 @@ def sample_paths(
             square = square + jnp.where(chosen[:, None], (jnp.square(change - drift) - seen)[None], 0)
         return (deviation + jnp.where(chosen[:, None], change[None], 0), log_weight, square), None
 
-    numbers = jnp.arange(record.arms.shape[0])
-    total = record.running(path)
-    steps = (record.arms, record.choices, record.pulls, total, around.value, smoother, prior, drift, numbers, seen)
-
-    def walk_pairs(pairs: Int[Array, " pairs"]) -> tuple[Array, Array, Array | None]:
-        """Deviations, weights and squares of some of the pairs, which are the last axis; their members are the one before."""
-        nothing = jnp.zeros((num_arms, 2 * pairs.shape[0]), path.dtype)
-        start = (nothing, nothing[0], nothing if squares else None)
-        ended, _ = scan_up_to(partial(body, pairs[0]), start, steps, record.length)
-        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-1], 2, -1), ended)
-
-    pairs = jnp.arange(jax.eval_shape(noise, numbers[0]).shape[0])
-    deviation, log_weight, square = on_each_part(walk_pairs, devices, pairs, axis=-1)
-    constant = jnp.sum(around.value - (jnp.square(drift) * prior + jnp.log(smoother.precision / prior)) / 2)
-    samples = make_samples(deviation, log_weight, constant)
-    walk, by_step = _follow(record, smoother)
-    samples = with_covariance(samples, *walk)
-    samples = samples._replace(total=samples.total + _off(record, path)[:, None, None])
-    if square is None or seen is None:
-        return samples
-    expected = jnp.square(by_step.mean - drift) + by_step.variance - seen
-    return with_squares(samples, square, jnp.zeros_like(mean).at[record.arms].add(expected))
+    nothing = jnp.zeros((num_arms, size), guide.drift.dtype)
+    start = (nothing, nothing[0], nothing if squares else None)
+    return scan_up_to(body, start, guide.steps, length)[0]
 
 
 def _over_paths(

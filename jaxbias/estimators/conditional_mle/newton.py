@@ -7,6 +7,7 @@ The random numbers stay the same, so that the search converges, to a point that 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -17,9 +18,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from jaxbias._core.randomness import normal, root_words, step_key
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.chain_samples import Chains, ChainSummary, sample_chains, start_chains
-from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import LONG_INTEGRAL, most_likely_path, sample_paths
 from jaxbias.estimators.conditional_mle.markov_chains import Sampler
 from jaxbias.estimators.conditional_mle.record import Record
+from jaxbias.estimators.conditional_mle.tempered_paths import Walker, temper, temper_again
 from jaxbias.estimators.conditional_mle.weighted_samples import SampleMoments, Samples, expected_total, moments_at
 from jaxbias.policies import BasePolicy
 from jaxbias.rewards import Normal
@@ -27,6 +29,7 @@ from jaxbias.rewards import Normal
 ROUNDS = 10  # towards the most likely path from the log itself; five or six are usual
 LONGEST_MOVE = 1.0  # in standard errors, of the means away from those the samples were made at: the weights still spread well
 NEAR = 0.5  # a move after which the samples need not be made anew: 22% of them are lost to the weights
+WITHIN_NOISE = 1.5  # a move, in standard deviations of the difference of two sets of samples: one that says nothing
 SMALL = 1e-3  # a move this small against the standard error changes no figure anyone reads
 NOISE_AT_ONCE = 2**23  # steps x pairs of one log whose noise is kept: 32 MB
 ROUNDS_ON_SAMPLES = 20  # on one set of samples, at most; five are usual
@@ -127,8 +130,21 @@ def newton(
 
     The path is where the policy is expanded. It stays, as the Gaussian around it follows the means wherever they go.
     """
-    sample = by_paths(key, policy, sigma, record, pairs, devices)
-    return maximise_from_samples(sample, KnownSigma(sigma), record, mean, path, max_rounds)[0]
+    if not needs_tempering(policy, record):
+        sample = by_paths(key, policy, sigma, record, pairs, devices)
+        return maximise_from_samples(sample, KnownSigma(sigma), record, mean, path, max_rounds)[0]
+    walker = Walker(policy, record, sigma, path, devices)
+    start = temper(key, walker, mean, make_noise(key, record, pairs))
+    again = partial(temper_again, key, walker)
+    fit = maximise_from_samples(again, KnownSigma(sigma), record, mean, start, max_rounds, fresh=True)[0]
+    # Paths that were drawn anew are not independent: as many of those as would have this Monte Carlo error.
+    independent = jnp.median(jnp.diag(fit.covariance) / jnp.square(fit.monte_carlo_error))
+    return fit._replace(effective=jnp.minimum(fit.effective, independent))
+
+
+def needs_tempering(policy: BasePolicy, record: Record) -> bool:
+    """Whether the Gaussian may miss so much that few paths have all the weight: of many arms, whose choices are integrals."""
+    return policy.log_prob_cost(record.num_arms) >= LONG_INTEGRAL
 
 
 def by_paths(
@@ -197,15 +213,21 @@ def make_noise(key: PRNGKeyArray, record: Record, pairs: int) -> Callable[[Int[A
 
 
 def maximise_from_samples(
-    sample: Sample, parameters: Parameters, record: Record, start: Array, reference: Any, max_rounds: int
+    sample: Sample, parameters: Parameters, record: Record, start: Array, reference: Any, max_rounds: int, fresh: bool = False
 ) -> tuple[NewtonFit, Any]:
-    """Samples, the maximum by their weights, and again from there where that was far."""
+    """Samples, the maximum by their weights, and again from there where that was far.
+
+    With `fresh` each set of samples has errors of its own, so that a move within them is not far.
+    """
 
     def improve(state: tuple[NewtonFit, Any]) -> tuple[tuple[NewtonFit, Any], Array]:
         fit, reference = state
         samples, reference = sample(fit.mean, reference)
         after = _climb(samples, parameters, record, fit.mean)
         length = jnp.sqrt(jnp.maximum(after.move @ jnp.linalg.solve(after.covariance, after.move), 0))
+        if fresh:
+            noise = jnp.sqrt(2 * jnp.sum(jnp.square(after.monte_carlo_error) / jnp.diag(after.covariance)))
+            length = jnp.where(length < WITHIN_NOISE * noise, 0, length)
         return (after, reference), jnp.where(jnp.all(jnp.isfinite(after.mean)), length, 0)
 
     begin = (_nothing_yet(start), reference)
