@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 
 MAPS, LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-SHARE = 0.5  # of the limit: a program that is made while another is running has room
+SHARE = 0.75  # of the limit: room for the programs between two counts, of some 130 maps each, and as many again
 PROGRAMS_BETWEEN = 32  # between two counts, which take some milliseconds each
 COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event for every program that it makes
 
