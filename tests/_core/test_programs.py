@@ -126,7 +126,8 @@ def test_logs_spread_over_devices(folder, monkeypatch):
 
 
 def test_simulations_are_compiled_as_jit_compiles_them_and_estimators_faster(folder, monkeypatch):
-    assert programs._options() == programs.QUICK  # this release of XLA knows them
+    assert programs._options(True) == programs.QUICK  # this release of XLA knows them
+    assert programs._options(False) == programs.WIDE
     compile_program, asked = programs._compile, {}
 
     def note(jitted, static, numbers, quick):
