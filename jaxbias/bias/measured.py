@@ -133,7 +133,9 @@ def measure_bias(
     if after is not None and not num_arms <= after <= num_steps:
         raise ArgumentError("after", after, f"from {num_arms} (every arm is pulled once first) to {num_steps}")
     mesh = trial_mesh(math.ceil(num_trials / BLOCK), (root, problem))
-    chunks = split_trials(num_trials, chunk_size, block_of(num_trials), trials_at_once(num_arms), device_count(mesh))
+    # Groups of a block go through one loop, of two at least: XLA makes no loop of one, and rounds in another way then.
+    unit = 2 * BLOCK if num_trials > BLOCK and stays_in_cache(BLOCK, num_arms) else block_of(num_trials)
+    chunks = split_trials(num_trials, chunk_size, unit, trials_at_once(num_arms), device_count(mesh))
     asked = Asked(trajectory=trajectory, after=after, choose=choose)
     run = partial(_measure_chunk, num_steps=num_steps, size=chunks.size, batching=batching, asked=asked, mesh=mesh)
     merged, snapshots = None, []
@@ -221,17 +223,12 @@ def _features(problem: Problem, statistics: ArmStatistics) -> dict[str, Float[Ar
     squared = rounded(jnp.square(error))
     negative = jnp.sum(error < 0, axis=1, keepdims=True)
     return {
-        "error": jnp.concatenate([error, _average(error)], axis=1),
-        "squared": jnp.concatenate([squared, _average(squared)], axis=1),
+        "error": jnp.concatenate([error, tree_sum(error)[:, None] / error.shape[1]], axis=1),
+        "squared": jnp.concatenate([squared, tree_sum(squared)[:, None] / error.shape[1]], axis=1),
         "joint": (negative == jnp.arange(error.shape[1] + 1)[None]).astype(error.dtype),
         "pulls": statistics.pulls.astype(error.dtype),
         "earned": _earned(problem.mean.astype(error.dtype), statistics.pulls),
     }
-
-
-def _average(values: Float[Array, "trials arms"]) -> Float[Array, "trials 1"]:
-    """Over arms, rounded before it is summed over trials."""
-    return rounded(tree_sum(values)[:, None] / values.shape[1])
 
 
 def _earned(mean: Float[Array, " arms"], pulls: Int[Array, "trials arms"]) -> Float[Array, "trials 2"]:
