@@ -74,8 +74,8 @@ def beta_win_probs(success: Float[Array, " arms"], failure: Float[Array, " arms"
     log_constant = 0.5 * jnp.log(2 * first * rest / jnp.pi)
     log_constant += stirling_error(count) - stirling_error(first) - stirling_error(second)
     log_constant += first * jnp.log1p((of_leader - share) / share) + second * jnp.log1p((share - of_leader) / rest)
-    nodes, posterior = materialize((Node(log_share, log_rest, weight / (sine * cosine)), Posterior(first, second, log_constant)))
-    return _win_probs(Posterior(*map(_apart, posterior)), nodes).astype(success.dtype)
+    nodes, arms = materialize((Node(log_share, log_rest, weight / (sine * cosine)), (first, second, log_constant)))
+    return _win_probs(Posterior(*map(_apart, arms)), nodes).astype(success.dtype)
 
 
 def _apart(values: Float[Array, " arms"]) -> Arms:
