@@ -1,7 +1,7 @@
 """The probability that each of several Beta variables is the largest, to three digits and fast: for simulated batches.
 
 `winning.py` has log-probabilities that are right for the smallest of them, as a likelihood needs them; with Normal variables they
-are as fast as this, with four Beta variables they take twenty times as long. A simulation draws from them, so that an error far
+are as fast as this, with four Beta variables they take ten times as long. A simulation draws from them, so that an error far
 below its Monte Carlo error does not matter. All arms share one set of nodes, which are close together
 around the leader, the arm whose lower end is the largest, and farther apart with the distance from it: an arm that is far from
 the leader and can still win has a wide posterior. The density of each arm at the nodes, summed from above, is its distribution

@@ -29,9 +29,8 @@ from jaxbias.simulation.steps import (
 )
 from jaxbias.stopping import StoppingRule
 
-PATHS_AT_ONCE = (
-    2**10
-)  # logs x paths simulated together on a CPU: they stay in the first cache, and few wait for the slowest search
+# Logs x paths simulated together on a CPU: they stay in the first cache, and few wait for the slowest search.
+PATHS_AT_ONCE = 2**10
 PATHS_AT_ONCE_ACCELERATOR = 2**17  # on a GPU: enough to fill it
 # Likewise where whole batches are drawn at once, which takes more memory and time: few logs wait for the slowest search.
 BATCHED_AT_ONCE = 2**8

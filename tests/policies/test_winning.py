@@ -9,6 +9,8 @@ from scipy.special import betainc, betaln, expit, log_expit, log_ndtr, logsumexp
 
 import jaxbias as jb
 from jaxbias.policies import ArmStatistics
+from jaxbias.policies.base import complete_policy
+from jaxbias.policies.win_shares import beta_win_probs
 from jaxbias.policies.winning import (
     DEPTH,
     _beta_log_density,
@@ -311,3 +313,25 @@ def test_thompson_has_one_arm_alone(policy):
             slope = jax.jit(jax.grad(lambda total, every=every: every(total)[1]))
             np.testing.assert_allclose(found[1], slope(total), atol=1e-4)
             np.testing.assert_allclose(found[2], -jax.jit(jax.jacfwd(slope))(total), atol=1e-4)
+
+
+@pytest.mark.parametrize(("prior", "resolved"), [(1.0, True), (0.5, False), (2e3, False)])
+def test_what_the_prior_decides_goes_along_into_jit_and_is_forgotten_with_it(prior, resolved):
+    policy = complete_policy(jb.BetaThompson(prior_success=prior))
+    seen = []
+    jax.jit(lambda policy: seen.append(policy.resolved))(policy)
+    jax.jit(lambda prior: seen.append(complete_policy(jb.BetaThompson(prior_success=prior)).resolved))(prior)
+    assert seen == [resolved, None]
+
+
+@pytest.mark.parametrize("num_arms", [2, 4, 20])
+def test_the_chances_of_simulated_batches_are_right_to_three_digits(num_arms):
+    """Rates that are nearly alike, pulls from 1 to 5,000."""
+    draws = np.random.default_rng(1)
+    pulls = np.exp(draws.uniform(0, np.log(5000), (200, num_arms))).astype(int)
+    rates = draws.uniform(0.01, 0.9, (200, 1)) * np.exp(draws.normal(0, 0.1, (200, num_arms)))
+    successes = draws.binomial(pulls, np.clip(rates, 0, 1))
+    posterior = jnp.asarray(1.0 + successes, jnp.float32), jnp.asarray(1.0 + pulls - successes, jnp.float32)
+    found, expected = jax.jit(jax.vmap(beta_win_probs))(*posterior), jnp.exp(jax.jit(jax.vmap(beta_win_log_probs))(*posterior))
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert np.median(np.max(np.abs(found - expected), axis=1)) < 1e-4

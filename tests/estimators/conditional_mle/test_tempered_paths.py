@@ -1,4 +1,4 @@
-"""Paths that take their weights in portions: their moments against brute force, and thirty arms."""
+"""Paths that take their weights in portions: their moments against brute force, and twenty arms."""
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def test_moments_given_the_arms(num_arms):
 
 @pytest.mark.slow
 def test_many_arms_of_thompson_sampling_converge():
-    """Two keys agree within the errors that they report, with a tenth of the paths that plain weights would leave none of."""
+    """Two keys agree within the errors that they report, where plain weights leave one path in seven."""
     policy, family = jb.Thompson(), jb.Normal()
     log = jb.simulate(jax.random.key(0), policy, family, np.linspace(1, 0, 20), num_steps=200)
     one, other = (jb.conditional_mle(jax.random.key(key), log, policy, family, num_paths=512) for key in (1, 2))
