@@ -3,6 +3,7 @@
     python benchmarks/growth.py                                 # some minutes
     python benchmarks/growth.py --small                         # a check that it runs
     python benchmarks/growth.py --large                         # up to a million steps of one log, and 100,000 logs
+    JAX_NUM_CPU_DEVICES=1 python benchmarks/growth.py --large --only "mean_matching, steps"      # one ladder, one device
 
 Exponents are fitted to the last three sizes of each ladder: below, the start of each kernel is most of the time. Mean matching of
 one log simulates it as often as it needs to, which differs from log to log: its seconds are those of a million simulated trials.
@@ -146,6 +147,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser(__doc__, repeats=2)
     options.add_argument("--small", action="store_true", help="the first two sizes of each ladder")
     options.add_argument("--large", action="store_true", help="a million steps and 100,000 logs for the estimators too")
+    options.add_argument("--only", default="", help='ladders whose name, such as "simulate, steps", has this in it; no plot')
     options.add_argument("--plot", type=Path, default=OUTPUT / "growth.png", metavar="FILE")
     options.add_argument("--peak-memory", type=int, help=argparse.SUPPRESS)
     return options.parse_args(arguments)
@@ -159,12 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     found: dict[str, Any] = {"machine": machine(), "ladders": []}
     print_machine(found["machine"])
-    for ladder in chosen_ladders(chosen.small, chosen.large):
+    ladders = chosen_ladders(chosen.small, chosen.large)
+    for ladder in (one for one in ladders if chosen.only in f"{one.tool}, {one.over}"):
         found["ladders"].append(climb(ladder, chosen.repeats))
         show(found["ladders"][-1])
-    found["memory"] = memory(powers(3, 4) if chosen.small else (10**3, 10**5, 10**7))
-    print("\nPeak memory:", "  ".join(f"{n:,} trials: {mb:.0f} MB" for n, mb in zip(*found["memory"].values(), strict=True)))
-    draw(found["ladders"], chosen.plot)
+    if not chosen.only:
+        found["memory"] = memory(powers(3, 4) if chosen.small else (10**3, 10**5, 10**7))
+        print("\nPeak memory:", "  ".join(f"{n:,} trials: {mb:.0f} MB" for n, mb in zip(*found["memory"].values(), strict=True)))
+        draw(found["ladders"], chosen.plot)
     finish(found, chosen.json)
 
 
