@@ -3,6 +3,7 @@
     python benchmarks/unbiased.py                            # 200 logs of each cell, four short chains each; a quarter of an hour
     python benchmarks/unbiased.py --only T=16 --trials 2000
     python benchmarks/unbiased.py --sums                     # of Normal rewards given their sums
+    python benchmarks/unbiased.py --long --trials 3          # one log of 1,000 steps and 10 arms at a time: time and mixing
 
 The cells are those of `intervals.py`. The chains start in equilibrium, so that short ones leave no bias and only add to the
 error. The logs of the stopped cell differ in length, and each length is compiled for: some minutes.
@@ -43,6 +44,31 @@ def measure(cell: Cell, trials: int, chains: int, rounds: int, sums: bool) -> di
     }
 
 
+LONG_MEANS, LONG_STEPS = tuple(np.linspace(1, 0, 10).tolist()), 1000
+LONG = {
+    "Greedy tau=1": jb.Greedy(tau=1.0),
+    "lil'UCB": jb.LilUCB(),
+    "lil'UCB tau=1": jb.LilUCB(tau=1.0),
+    "eps-Greedy": jb.EpsilonGreedy(),
+    "Thompson": jb.Thompson(),
+}
+
+
+def measure_long(name: str, number: int, sums: bool) -> dict[str, Any]:
+    """One long log with the default chains: seconds, of which the first log's have compiling in them, and how they mix."""
+    key, family = jax.random.fold_in(jax.random.key(11), number), jb.Normal(sigma=1.0)
+    log = jb.simulate(key, LONG[name], family, LONG_MEANS, LONG_STEPS, progress=False)
+    clock, processor, found = timed(lambda: jb.unbiased(jax.random.key(1), log, LONG[name], family if sums else None))
+    diagnostics = {name: np.asarray(value) for name, value in found.diagnostics.items()}
+    return {
+        "cell": f"{name}, log {number}",
+        "clock": clock,
+        "processor": processor,
+        "r_hat": float(diagnostics["r_hat"].max()),
+        "effective": float(diagnostics["effective_sample_size"].min()),
+    }
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     words = parser(__doc__, repeats=1)
     words.add_argument("--trials", type=int, default=200)
@@ -50,12 +76,27 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     words.add_argument("--rounds", type=int, default=20)
     words.add_argument("--only", default="", help="cells whose name has this in it")
     words.add_argument("--sums", action="store_true", help="Normal rewards given their sums")
+    words.add_argument("--long", action="store_true", help="logs of 1,000 steps and 10 arms, --trials of each policy")
     return words.parse_args(arguments)
+
+
+def show_long(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A line for each long log."""
+    rows = []
+    for name in (name for name in LONG if options.only in name):
+        for number in range(options.trials):
+            row = measure_long(name, number, options.sums)
+            rows.append(row)
+            times = f"{row['clock']:6.1f} s, {row['processor']:6.1f} s of processor time"
+            print(f"{row['cell']:24s} {times}  largest R-hat {row['r_hat']:.3f}, least effective {row['effective']:.0f}", flush=True)
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options, rows = parse(arguments), []
     print_machine(machine())
+    if options.long:
+        return finish({"machine": machine(), "rows": show_long(options)}, options.json)
     print(f"{options.trials} logs of each cell, {options.chains} chains of {options.rounds} rounds")
     for cell in (cell for cell in (*paper_cells(0.0), *paper_cells(1.0), *OTHERS) if options.only in cell.name):
         row = measure(cell, options.trials, options.chains, options.rounds, options.sums)
