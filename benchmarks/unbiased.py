@@ -87,16 +87,14 @@ def show_long(options: argparse.Namespace) -> list[dict[str, Any]]:
         for number in range(options.trials):
             row = measure_long(name, number, options.sums)
             rows.append(row)
-            times = f"{row['clock']:6.1f} s, {row['processor']:6.1f} s of processor time"
-            print(f"{row['cell']:24s} {times}  largest R-hat {row['r_hat']:.3f}, least effective {row['effective']:.0f}", flush=True)
+            mixing = f"largest R-hat {row['r_hat']:.3f}, least effective sample size {row['effective']:.0f}"
+            print(f"{row['cell']:24s} {row['clock']:6.1f} s, {row['processor']:6.1f} s of processor time  {mixing}", flush=True)
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    options, rows = parse(arguments), []
-    print_machine(machine())
-    if options.long:
-        return finish({"machine": machine(), "rows": show_long(options)}, options.json)
+def show_cells(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A line for each cell."""
+    rows = []
     print(f"{options.trials} logs of each cell, {options.chains} chains of {options.rounds} rounds")
     for cell in (cell for cell in (*paper_cells(0.0), *paper_cells(1.0), *OTHERS) if options.only in cell.name):
         row = measure(cell, options.trials, options.chains, options.rounds, options.sums)
@@ -106,6 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{row['cell']:34s} worst {row['worst']:4.1f} errors  MSE {row['mse']:4.0f}%  {row['seconds']:5.1f} s  {arms}",
             flush=True,
         )
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    print_machine(machine())
+    rows = show_long(options) if options.long else show_cells(options)
     finish({"machine": machine(), "trials": options.trials, "rows": rows}, options.json)
 
 
