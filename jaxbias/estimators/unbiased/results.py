@@ -117,14 +117,17 @@ def _diagnostics(averages: Averages) -> dict[str, Any]:
 
 
 def _reward_variance(logs: History, family: BaseFamily, mean: Array) -> tuple[Array, Array | None]:
-    """Of one reward of each arm: by the family at the estimate, half a success inside its range; or estimated, with degrees of
-    freedom."""
+    """Of one reward of each arm: by the family, half a success inside its range; or estimated, with degrees of freedom.
+
+    The family's variance is that at the estimate, but for a bounded family. Given its set of rewards, a 0/1 reward has just the
+    variance at the estimate, so that nothing would be left of the difference of the two; there it is that at the sample mean.
+    """
     pulls = logs.statistics.pulls
     if family.has_variance:
         low, high = family.mean_range
         count = pulls.astype(mean.dtype)
         if high < jnp.inf:
-            inside = (mean * count + (low + high) / 2) / (count + 1)
+            inside = (logs.statistics.mean * count + (low + high) / 2) / (count + 1)
         else:
             inside = mean + 0.5 / jnp.maximum(count, 1) if family.has_edges else mean
         return jnp.vectorize(family.variance, signature="(k)->(k)")(inside), None

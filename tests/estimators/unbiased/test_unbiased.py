@@ -279,3 +279,14 @@ def test_no_bias_in_the_settings_of_the_paper(name, family):
     assert np.max(np.abs(off.mean(axis=0) / (off.std(axis=0) / np.sqrt(len(off))))) < 3.5
     if family is not None:
         np.testing.assert_allclose(np.square(estimate.stderr).mean(axis=0), np.square(off).mean(axis=0), rtol=0.2)
+
+
+@pytest.mark.slow
+def test_the_standard_error_of_zeros_and_ones_is_right_on_average():
+    """With the variance of a reward at the estimate its square was a third of that."""
+    policy, mean = jb.EpsilonGreedy(), np.array([0.5, 0.4], np.float32)
+    logs = jb.simulate(jax.random.key(5), policy, jb.Bernoulli(), mean, num_steps=40, num_trials=600, progress=False)
+    estimate = jb.unbiased(KEY, logs, policy, jb.Bernoulli(), num_chains=2, num_rounds=20)
+    inner = (np.asarray(logs.statistics.mean) % 1) > 0  # the others have an interval on one side
+    squared, reported = (np.where(inner, np.square(part), 0) for part in (np.asarray(estimate.mean) - mean, estimate.stderr))
+    np.testing.assert_allclose(reported.sum(axis=0), squared.sum(axis=0), rtol=0.2)
