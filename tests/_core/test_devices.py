@@ -201,7 +201,7 @@ def test_every_core_is_used_unless_told_otherwise():
 
 @pytest.mark.slow
 def test_loops_in_one_piece_have_the_same_bits():
-    """Of a simulation with ties, of the estimators, and of 0/1 rewards."""
+    """Of a simulation with ties, of the estimators, of 0/1 rewards, and of squares that are summed over three arms."""
     code = """
 import os, sys, jax, jaxbias as jb
 if sys.argv[1] == "whole":
@@ -213,6 +213,8 @@ print(jb.conditional_mle(key, history, policy, jb.Normal(), num_paths=128).mean.
 print(jb.mean_matching(key, history, policy, jb.Normal(), num_paths=128).mean.tolist())
 print(jb.measure_bias(key, jb.Greedy(), jb.Bernoulli(), [0.5, 0.5], num_steps=30, num_trials=3000).bias.tolist())
 print(jb.measure_bias(key, jb.Thompson(), jb.Normal(), [0.5, 0.5], num_steps=30, num_trials=3000).bias.tolist())
+found = jb.measure_bias(jax.random.key(2), jb.Greedy(tau=0.5), jb.Normal(), [1.0, 0.75, 0.5], num_steps=20, num_trials=3000)
+print(found.average_mse, found.average_mse_stderr, found.average_bias)
 """
     others = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     run = lambda how: subprocess.run(
