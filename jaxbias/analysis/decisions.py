@@ -8,17 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.chunks import only_one
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.confidence_sequence import confidence_sequence
 from jaxbias.estimators.contrasts import Contrasts, contrasts
-from jaxbias.estimators.inversion import test_inversion
+from jaxbias.estimators.inversion.estimator import estimate_of
+from jaxbias.estimators.inversion.question import ask, invert, weigh
 from jaxbias.estimators.shrinkage import shrinkage
 from jaxbias.history import History
 from jaxbias.logs import Log
 from jaxbias.policies.winning import beta_win_log_probs, normal_win_log_probs
 from jaxbias.rewards import Bernoulli, UnknownSigma, complete_family
 
+MAX_ROUNDS = 3  # of paths, as in `test_inversion`
 FEW_ARMS = 8  # up to which the regret has an interval, from one test for each arm that may be the best
 
 
@@ -63,7 +66,8 @@ class Decisions(NamedTuple):
         control: the arm that the others are compared with; None where none was named.
         contrasts: every arm against it; None without a control.
         simulated: whether they are tests by simulation; otherwise they are confidence sequences, which need no policy.
-        best_probability: of each arm, that it has the largest mean, given the log, under the prior of `shrinkage`.
+        best_probability: of each arm, that it has the largest mean, given the log, under the prior of `shrinkage`; not a number
+            for an arm that was never pulled.
         ahead: the tests of the leading arm against every other; None where the policy cannot be simulated.
         value: what the policy earned; None likewise.
     """
@@ -148,7 +152,8 @@ _normal_wins, _beta_wins = _wins  # of NumPy arrays too
 
 
 def _best_probability(history: History, family: Any) -> np.ndarray | None:
-    """From the posterior of every arm: Beta distributions with its mean and spread, or Normal ones."""
+    """From the posterior of every arm: Beta distributions with its mean and spread, or Normal ones. Not a number for an arm of
+    which nothing is known, beside which the others are compared."""
     if history.num_arms < 2:
         return None
     posterior = shrinkage(history, family)
@@ -162,7 +167,7 @@ def _best_probability(history: History, family: Any) -> np.ndarray | None:
         log_probs = _beta_wins(mean * worth, (1 - mean) * worth)
     else:
         log_probs = _normal_wins(mean, spread)
-    found = np.zeros(history.num_arms)
+    found = np.full(history.num_arms, np.nan)
     found[known] = np.exp(np.asarray(log_probs))
     return found
 
@@ -180,7 +185,11 @@ def _simulated_tests(
     valued = num_arms <= FEW_ARMS and bool(np.all(pulls > 0)) and not np.allclose(share, 1 / num_arms)
     if valued:
         weights = np.vstack([weights, share - 1 / num_arms, share[None] - np.eye(num_arms)])
-    found = test_inversion(key, history, policy, family, contrast=weights, num_paths=num_paths, level=level, **ending)
+    chance = np.full((len(weights), 2), (1 - level) / 2)
+    chance[len(others) + 1 :, 1] /= num_arms  # the least of these upper ends holds only if all do
+    question = ask(history, policy, family, num_paths, ending.get("stop"), ending.get("num_steps"))
+    weighted = weigh(weights, question.history)
+    found = only_one(estimate_of(invert(key, question, weighted, chance, 0.0, MAX_ROUNDS), weighted, question, level))
     middle, lower, upper = (np.asarray(part, np.float64) for part in (found.mean, found.lower, found.upper))
     rest = [part[len(others) :] for part in (middle, lower, upper)]
     tests = np.asarray(found.diagnostics["p_less"])[: len(others)], lower[: len(others)], upper[: len(others)]
@@ -205,7 +214,8 @@ def _ahead(
 def _value(history: History, middle: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Value:
     """From the contrast of the shares as they were with equal ones, and those with each arm alone.
 
-    To the best arm it is the least of the differences to all arms, as in `contrasts` against the best; its sign is turned.
+    To the best arm it is the least of the differences to all arms, as in `contrasts` against the best, with upper ends that share
+    the error; its sign is turned.
     """
     return Value(
         float(np.mean(np.asarray(history.rewards))),

@@ -76,16 +76,19 @@ def _best(analysis: "Analysis", found: "Decisions") -> str:
     """The arms that may be the best, and how likely they are."""
     if found.best_probability is None:
         return ""
-    order = np.argsort(-found.best_probability, kind="stable")[:3]
-    likely = join([f"{quote(analysis.labels[arm])} {percent(float(found.best_probability[arm]))}" for arm in order])
-    text = f"The probability to be the best arm, given the log: {likely}."
+    order = np.argsort(-found.best_probability, kind="stable")[:3]  # those that are not numbers last
+    known = [arm for arm in order if np.isfinite(found.best_probability[arm])]
+    likely = join([f"{quote(analysis.labels[arm])} {percent(float(found.best_probability[arm]))}" for arm in known])
+    pulled = int(np.sum(np.asarray(analysis.log.history.statistics.pulls) > 0))
+    best = "best arm" if pulled == len(analysis.labels) else "best of the arms that were pulled"
+    text = f"The probability to be the {best}, given the log: {likely}."
     kept = _may_be_best(analysis)
     if kept is None:
         return text
-    if len(kept) == len(analysis.labels):
+    if len(kept) == pulled:
         return f"{text} No arm can be ruled out."
     which = "is" if len(kept) == 1 else "is among"
-    return f"{text} With {level(analysis.comparison.level)} confidence the best arm {which} {name_some(kept)}."
+    return f"{text} With {level(analysis.comparison.level)} confidence the {best} {which} {name_some(kept)}."
 
 
 def _may_be_best(analysis: "Analysis") -> list[str] | None:
