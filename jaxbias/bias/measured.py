@@ -220,7 +220,7 @@ def _errors(problem: Problem, statistics: ArmStatistics) -> Float[Array, "trials
 def _features(problem: Problem, statistics: ArmStatistics) -> dict[str, Float[Array, "trials features"]]:
     """What is averaged over trials."""
     error = _errors(problem, statistics)
-    # A choice between the product and the sum over arms, or the compiler would merge them in some programs, whatever `rounded` says.
+    # A choice between product and sum, or the compiler would merge the two in some programs, whatever `rounded` says.
     squared = rounded(jnp.where(statistics.pulls > 0, jnp.square(error), error))
     negative = jnp.sum(error < 0, axis=1, keepdims=True)
     return {
