@@ -18,7 +18,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from jaxbias._core.randomness import normal, root_words, step_key
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.chain_samples import Chains, ChainSummary, sample_chains, start_chains
-from jaxbias.estimators.conditional_mle.gaussian_paths import LONG_INTEGRAL, most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import LONG_INTEGRAL, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import most_likely_path
 from jaxbias.estimators.conditional_mle.markov_chains import Sampler
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.tempered_paths import Walker, fill_groups, temper, temper_again

@@ -24,7 +24,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from jaxbias._core.derivatives import held
 from jaxbias._core.devices import on_each_part
 from jaxbias._core.search import bracket
-from jaxbias.estimators.conditional_mle.gaussian_paths import follow, make_guide, off
+from jaxbias.estimators.conditional_mle.gaussian_paths import follow, make_guide
+from jaxbias.estimators.conditional_mle.gaussian_walk import off
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples
 from jaxbias.policies import BasePolicy
