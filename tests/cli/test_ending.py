@@ -1,5 +1,6 @@
 """The end of a process that has compiled something, which does not wait for the interpreter's own end."""
 
+import os
 import subprocess
 import sys
 
@@ -21,7 +22,8 @@ raise AssertionError("it goes on")
 
 def end(redirection="", code=3):
     words = ["sh", "-c", f'exec "$0" -c "$1" {redirection}', sys.executable, PROGRAM.format(code=code)]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # or nothing is held back
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     return found.returncode, found.stdout, found.stderr
 
 
