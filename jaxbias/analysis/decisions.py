@@ -65,6 +65,7 @@ class Decisions(NamedTuple):
     Fields:
         control: the arm that the others are compared with; None where none was named.
         contrasts: every arm against it; None without a control.
+        differs: (arms,), whether an arm is shown to differ from it, by adjusted p-values or by intervals that share the error.
         simulated: whether they are tests by simulation; otherwise they are confidence sequences, which need no policy.
         best_probability: of each arm, that it has the largest mean, given the log, under the prior of `shrinkage`; not a number
             for an arm that was never pulled.
@@ -74,6 +75,7 @@ class Decisions(NamedTuple):
 
     control: int | None
     contrasts: Contrasts | None
+    differs: np.ndarray | None
     simulated: bool
     best_probability: np.ndarray | None
     ahead: Ahead | None
@@ -117,14 +119,17 @@ def decide(
     **ending: Any,
 ) -> Decisions:
     """All of it; `simulated` says whether the policy fits and the log is short enough for its tests, of so many paths."""
-    keys, found = [jax.random.fold_in(key, purpose) for purpose in range(2)], None
+    keys, found, differs = [jax.random.fold_in(key, purpose) for purpose in range(2)], None, None
     options: Any = dict(level=level, num_paths=num_paths, **ending)
     if control is not None and simulated:
         found = contrasts(keys[0], history, policy, family, control, **options)
+        differs = np.asarray(found.p_adjusted) < 1 - level
     elif control is not None:
         found = _sequence(history, family, control, level)
+        together = _sequence(history, family, control, 1 - (1 - level) / max(history.num_arms - 1, 1))
+        differs = (np.asarray(together.lower) > 0) | (np.asarray(together.upper) < 0)
     ahead, value = _simulated_tests(keys[1], history, policy, family, **options) if simulated else (None, None)
-    return Decisions(control, found, simulated, _best_probability(history, family), ahead, value)
+    return Decisions(control, found, differs, simulated, _best_probability(history, family), ahead, value)
 
 
 def _sequence(history: History, family: Any, control: int, level: float) -> Contrasts:

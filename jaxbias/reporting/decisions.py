@@ -33,13 +33,9 @@ class AgainstControl(NamedTuple):
 def compare_with_control(analysis: "Analysis") -> AgainstControl:
     """Which arms are shown to be better or worse than the control; no arm is, where none was named."""
     found = analysis.decisions
-    if found is None or found.contrasts is None or found.control is None:
+    if found is None or found.contrasts is None or found.differs is None:
         return AgainstControl([], [], [])
-    table = found.contrasts
-    lower, upper, adjusted, difference = (
-        np.asarray(part) for part in (table.lower, table.upper, table.p_adjusted, table.difference)
-    )
-    shown = adjusted < 1 - table.level if found.simulated else (lower > 0) | (upper < 0)
+    shown, difference = found.differs, np.asarray(found.contrasts.difference)
     rest = ~shown & (np.arange(len(difference)) != found.control)
     groups = (shown & (difference > 0), shown & (difference < 0), rest)
     return AgainstControl(*(np.flatnonzero(which).tolist() for which in groups))
@@ -54,7 +50,7 @@ def _control(analysis: "Analysis", found: "Decisions") -> str:
     parts = [f"{name_some(labels[arm] for arm in which)} {word}" for which, word in groups if which]
     how = "p-values adjusted for several arms, of tests simulated with the policy"
     if not found.simulated:
-        how = f"intervals that hold whatever chose the arms, {_why_not_simulated(analysis)}"
+        how = f"intervals that share the error and hold whatever chose the arms, {_why_not_simulated(analysis)}"
     text = f"Against the control {quote(labels[found.control])}: {'; '.join(parts)} ({how})."
     if found.simulated and np.isnan(np.asarray(table.lift)).all():
         text += f" No lift is given, as the {level(table.level)} interval of the control's mean includes 0."

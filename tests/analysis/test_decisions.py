@@ -8,7 +8,7 @@ from scipy import stats
 
 import jaxbias as jb
 from jaxbias.analysis.best_arm import find_best_arm
-from jaxbias.analysis.decisions import Ahead, _ahead, _best_probability, _simulated_tests
+from jaxbias.analysis.decisions import Ahead, _ahead, _best_probability, _simulated_tests, decide
 from jaxbias.reporting.answer import answer_sentence
 from jaxbias.reporting.decisions import contrast_rows, decision_sentences
 from jaxbias.reporting.documents import debias_document
@@ -169,6 +169,19 @@ def test_without_a_policy_they_are_confidence_sequences():
     sequence = jb.confidence_sequence(found.log.history, FAMILY, control=1)
     np.testing.assert_allclose(rows[0]["lower"], sequence.lower[0], rtol=1e-5)
     assert "whatever chose the arms, as the policy is not known" in decision_sentences(found)[0]
+
+
+def test_sequences_against_the_control_share_the_error():
+    """Of six arms one is above the control by its own interval, and not by one with a fifth of the error."""
+    means, level = np.array([0.0, 0.0, 1.05, 0.0, 3.0, -3.0]), 0.95
+    history = jb.History(arms=np.tile(np.arange(6), 25), rewards=np.tile(means, 25), num_arms=6)
+    found = decide(jax.random.key(0), history, None, FAMILY, 0, level, simulated=False, num_paths=100)
+    together = jb.confidence_sequence(history, FAMILY, level=1 - 0.05 / 5, control=0)
+    assert found.contrasts is not None
+    assert found.contrasts.lower[2] > 0 > together.lower[2]
+    np.testing.assert_allclose(found.contrasts.lower, jb.confidence_sequence(history, FAMILY, control=0).lower)
+    assert found.differs is not None
+    assert found.differs.tolist() == [False, False, False, False, True, True]
 
 
 def test_of_an_arm_that_was_never_pulled_nothing_is_claimed():
