@@ -48,7 +48,7 @@ def check_carried(arms: np.ndarray, given: Any, rewards: jax.Array, num_arms: in
 
 
 def deviation_within(arms: np.ndarray, values: np.ndarray, num_arms: int) -> float:
-    """The standard deviation of the rewards around the means of their arms, of all trials together; exactly 0 if they are alike."""
+    """The standard deviation of the rewards around the means of their arms, of all trials together; exactly 0 if all alike."""
     group = (np.arange(values.size // values.shape[-1])[:, None] * num_arms + np.atleast_2d(arms)).ravel()
     pulls, flat = np.bincount(group), values.ravel()
     some = np.zeros(pulls.size)
