@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
+from jaxbias._core import chunks
 from jaxbias._core.chunks import split_logs, split_trials
 from jaxbias._core.devices import collect, device_count, trial_mesh
 from jaxbias.cli.processes import LATE, LOST
@@ -239,6 +240,12 @@ def test_chunks_hold_every_trial_once_on_any_number_of_devices():
     assert starts.tolist() == [0, 512, 1024, 1536, 2048, 2560]
     last = list(split_trials(2**32 - 1, 2**31, 256, devices=4).starts(progress=False))[-1]
     assert last.tolist()[-1] <= 2**32 - 1  # past the end, not from the start again
+
+
+def test_no_more_devices_than_logs(monkeypatch):
+    """The only log has its paths spread, and cannot be spread itself too."""
+    monkeypatch.setattr(chunks, "trial_mesh", lambda parts, _: parts)
+    assert [split_logs(at_once, jnp.zeros(count)).mesh for at_once, count in ((0, 1), (2, 2), (1, 3), (32, 40))] == [1, 2, 3, 4]
 
 
 def test_batches_depend_on_the_number_of_trials_alone():
