@@ -66,6 +66,24 @@ def test_the_monte_carlo_error_is_known_whatever_the_number_of_paths(pairs, monk
     np.testing.assert_array_less(effective * np.min(error) ** 2, 1.01)  # as many as would have such an error
 
 
+def test_a_move_beyond_the_noise_is_gone_on_with(monkeypatch):
+    """From three standard errors away, with moves of one at most, to where paths that are not tempered end."""
+    arms, policy, sigma = np.array(LOGS[2]), jb.Greedy(tau=0.6), jnp.ones(2)
+    log = log_of(arms, np.array([0.6, 0.4])[arms] + 0.1 * np.arange(len(arms)), 2)
+
+    def fit(start):
+        return newton.newton(jax.random.key(0), policy, sigma, record_of(log), start, log.rewards, 256, 20)
+
+    plain = jax.jit(fit)(log.statistics.mean)
+    monkeypatch.setattr(newton, "needs_tempering", lambda *_: True)
+    far = plain.mean + 3 * jnp.sqrt(jnp.diag(plain.covariance))
+    found = jax.jit(lambda start: fit(start))(far)
+    assert 3 <= found.rounds < 20
+    error = np.hypot(found.monte_carlo_error, plain.monte_carlo_error)
+    np.testing.assert_array_less(np.abs(found.mean - plain.mean), 4 * error)
+    np.testing.assert_array_less(error, 0.2 * np.sqrt(np.diag(plain.covariance)))
+
+
 def test_groups_have_as_many_pairs_each():
     assert [fill_groups(pairs) for pairs in (1, 8, 9, 125, 128)] == [8, 8, 16, 128, 128]
 
