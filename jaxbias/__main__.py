@@ -26,8 +26,8 @@ def program() -> None:
     code = main()
     if _has_programs():
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in filter(None, (sys.stdout, sys.stderr)):  # None where the process began with the file closed
+                stream.flush()
         except OSError:  # a closed pipe or a full disk, of which the interpreter's own end tells
             sys.exit(code)
         os._exit(code)

@@ -83,6 +83,13 @@ def test_what_float32_cannot_carry_is_refused_and_float64_named(run, words):
     assert "use float64 (jax.config.update('jax_enable_x64', True)" in str(refused.value)
 
 
+@pytest.mark.parametrize(("reward", "pulls"), [(1.14, 25), (3.3, 7), (-1e6 / 3, 11)])
+def test_rewards_that_do_not_vary_are_not_refused(reward, pulls):
+    """Their mean is off by its rounding in float64, which is no variation."""
+    history = jb.History(arms=np.arange(2 * pulls) % 2, rewards=np.tile([reward, 2.0], pulls), num_arms=2)
+    np.testing.assert_allclose(jb.sample_mean(history).mean, [reward, 2.0], rtol=1e-6)
+
+
 def test_forty_million_ones():
     """A sum in float32 that adds one by one stops at 2^24: the mean was 0.419."""
     steps = 2**24 + 2**22

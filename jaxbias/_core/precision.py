@@ -48,10 +48,12 @@ def check_carried(arms: np.ndarray, given: Any, rewards: jax.Array, num_arms: in
 
 
 def deviation_within(arms: np.ndarray, values: np.ndarray, num_arms: int) -> float:
-    """The standard deviation of the rewards around the means of their arms, of all trials together."""
+    """The standard deviation of the rewards around the means of their arms, of all trials together; exactly 0 if all alike."""
     group = (np.arange(values.size // values.shape[-1])[:, None] * num_arms + np.atleast_2d(arms)).ravel()
-    flat = values.ravel()
-    pulls = np.bincount(group)
+    pulls, flat = np.bincount(group), values.ravel()
+    some = np.zeros(pulls.size)
+    some[group] = flat
+    flat = flat - some[group]  # from one of the arm's rewards, or the mean of equal ones is off by its rounding
     mean = np.bincount(group, weights=flat) / np.maximum(pulls, 1)
     free = flat.size - np.count_nonzero(pulls)
     return float(np.sqrt(np.sum(np.square(flat - mean[group])) / max(free, 1)))

@@ -8,17 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from jaxbias._core.chunks import only_one
 from jaxbias._core.errors import ArgumentError
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.confidence_sequence import confidence_sequence
 from jaxbias.estimators.contrasts import Contrasts, contrasts
-from jaxbias.estimators.inversion import test_inversion
+from jaxbias.estimators.inversion.estimator import estimate_of
+from jaxbias.estimators.inversion.question import ask, invert, weigh
 from jaxbias.estimators.shrinkage import shrinkage
 from jaxbias.history import History
 from jaxbias.logs import Log
 from jaxbias.policies.winning import beta_win_log_probs, normal_win_log_probs
 from jaxbias.rewards import Bernoulli, UnknownSigma, complete_family
 
+MAX_ROUNDS = 3  # of paths, as in `test_inversion`
 FEW_ARMS = 8  # up to which the regret has an interval, from one test for each arm that may be the best
 
 
@@ -62,14 +65,17 @@ class Decisions(NamedTuple):
     Fields:
         control: the arm that the others are compared with; None where none was named.
         contrasts: every arm against it; None without a control.
+        differs: (arms,), whether an arm is shown to differ from it, by adjusted p-values or by intervals that share the error.
         simulated: whether they are tests by simulation; otherwise they are confidence sequences, which need no policy.
-        best_probability: of each arm, that it has the largest mean, given the log, under the prior of `shrinkage`.
+        best_probability: of each arm, that it has the largest mean, given the log, under the prior of `shrinkage`; not a number
+            for an arm that was never pulled.
         ahead: the tests of the leading arm against every other; None where the policy cannot be simulated.
         value: what the policy earned; None likewise.
     """
 
     control: int | None
     contrasts: Contrasts | None
+    differs: np.ndarray | None
     simulated: bool
     best_probability: np.ndarray | None
     ahead: Ahead | None
@@ -113,14 +119,17 @@ def decide(
     **ending: Any,
 ) -> Decisions:
     """All of it; `simulated` says whether the policy fits and the log is short enough for its tests, of so many paths."""
-    keys, found = [jax.random.fold_in(key, purpose) for purpose in range(2)], None
+    keys, found, differs = [jax.random.fold_in(key, purpose) for purpose in range(2)], None, None
     options: Any = dict(level=level, num_paths=num_paths, **ending)
     if control is not None and simulated:
         found = contrasts(keys[0], history, policy, family, control, **options)
+        differs = np.asarray(found.p_adjusted) < 1 - level
     elif control is not None:
         found = _sequence(history, family, control, level)
+        together = _sequence(history, family, control, 1 - (1 - level) / max(history.num_arms - 1, 1))
+        differs = (np.asarray(together.lower) > 0) | (np.asarray(together.upper) < 0)
     ahead, value = _simulated_tests(keys[1], history, policy, family, **options) if simulated else (None, None)
-    return Decisions(control, found, simulated, _best_probability(history, family), ahead, value)
+    return Decisions(control, found, differs, simulated, _best_probability(history, family), ahead, value)
 
 
 def _sequence(history: History, family: Any, control: int, level: float) -> Contrasts:
@@ -148,7 +157,8 @@ _normal_wins, _beta_wins = _wins  # of NumPy arrays too
 
 
 def _best_probability(history: History, family: Any) -> np.ndarray | None:
-    """From the posterior of every arm: Beta distributions with its mean and spread, or Normal ones."""
+    """From the posterior of every arm: Beta distributions with its mean and spread, or Normal ones. Not a number for an arm of
+    which nothing is known, beside which the others are compared."""
     if history.num_arms < 2:
         return None
     posterior = shrinkage(history, family)
@@ -162,7 +172,7 @@ def _best_probability(history: History, family: Any) -> np.ndarray | None:
         log_probs = _beta_wins(mean * worth, (1 - mean) * worth)
     else:
         log_probs = _normal_wins(mean, spread)
-    found = np.zeros(history.num_arms)
+    found = np.full(history.num_arms, np.nan)
     found[known] = np.exp(np.asarray(log_probs))
     return found
 
@@ -180,7 +190,11 @@ def _simulated_tests(
     valued = num_arms <= FEW_ARMS and bool(np.all(pulls > 0)) and not np.allclose(share, 1 / num_arms)
     if valued:
         weights = np.vstack([weights, share - 1 / num_arms, share[None] - np.eye(num_arms)])
-    found = test_inversion(key, history, policy, family, contrast=weights, num_paths=num_paths, level=level, **ending)
+    chance = np.full((len(weights), 2), (1 - level) / 2)
+    chance[len(others) + 1 :, 1] /= num_arms  # the least of these upper ends holds only if all do
+    question = ask(history, policy, family, num_paths, ending.get("stop"), ending.get("num_steps"))
+    weighted = weigh(weights, question.history)
+    found = only_one(estimate_of(invert(key, question, weighted, chance, 0.0, MAX_ROUNDS), weighted, question, level))
     middle, lower, upper = (np.asarray(part, np.float64) for part in (found.mean, found.lower, found.upper))
     rest = [part[len(others) :] for part in (middle, lower, upper)]
     tests = np.asarray(found.diagnostics["p_less"])[: len(others)], lower[: len(others)], upper[: len(others)]
@@ -205,7 +219,8 @@ def _ahead(
 def _value(history: History, middle: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Value:
     """From the contrast of the shares as they were with equal ones, and those with each arm alone.
 
-    To the best arm it is the least of the differences to all arms, as in `contrasts` against the best; its sign is turned.
+    To the best arm it is the least of the differences to all arms, as in `contrasts` against the best, with upper ends that share
+    the error; its sign is turned.
     """
     return Value(
         float(np.mean(np.asarray(history.rewards))),

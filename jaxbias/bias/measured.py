@@ -220,15 +220,21 @@ def _errors(problem: Problem, statistics: ArmStatistics) -> Float[Array, "trials
 def _features(problem: Problem, statistics: ArmStatistics) -> dict[str, Float[Array, "trials features"]]:
     """What is averaged over trials."""
     error = _errors(problem, statistics)
-    squared = rounded(jnp.square(error))
+    # A choice between product and sum, or the compiler would merge the two in some programs, whatever `rounded` says.
+    squared = rounded(jnp.where(statistics.pulls > 0, jnp.square(error), error))
     negative = jnp.sum(error < 0, axis=1, keepdims=True)
     return {
-        "error": jnp.concatenate([error, tree_sum(error)[:, None] / error.shape[1]], axis=1),
-        "squared": jnp.concatenate([squared, tree_sum(squared)[:, None] / error.shape[1]], axis=1),
+        "error": jnp.concatenate([error, _average(error)], axis=1),
+        "squared": jnp.concatenate([squared, _average(squared)], axis=1),
         "joint": (negative == jnp.arange(error.shape[1] + 1)[None]).astype(error.dtype),
         "pulls": statistics.pulls.astype(error.dtype),
         "earned": _earned(problem.mean.astype(error.dtype), statistics.pulls),
     }
+
+
+def _average(values: Float[Array, "trials arms"]) -> Float[Array, "trials 1"]:
+    """Over arms, rounded before it is summed over trials: XLA may do both in one operation, or not."""
+    return rounded(tree_sum(values)[:, None] / values.shape[1])
 
 
 def _earned(mean: Float[Array, " arms"], pulls: Int[Array, "trials arms"]) -> Float[Array, "trials 2"]:

@@ -33,13 +33,9 @@ class AgainstControl(NamedTuple):
 def compare_with_control(analysis: "Analysis") -> AgainstControl:
     """Which arms are shown to be better or worse than the control; no arm is, where none was named."""
     found = analysis.decisions
-    if found is None or found.contrasts is None or found.control is None:
+    if found is None or found.contrasts is None or found.differs is None:
         return AgainstControl([], [], [])
-    table = found.contrasts
-    lower, upper, adjusted, difference = (
-        np.asarray(part) for part in (table.lower, table.upper, table.p_adjusted, table.difference)
-    )
-    shown = adjusted < 1 - table.level if found.simulated else (lower > 0) | (upper < 0)
+    shown, difference = found.differs, np.asarray(found.contrasts.difference)
     rest = ~shown & (np.arange(len(difference)) != found.control)
     groups = (shown & (difference > 0), shown & (difference < 0), rest)
     return AgainstControl(*(np.flatnonzero(which).tolist() for which in groups))
@@ -54,7 +50,7 @@ def _control(analysis: "Analysis", found: "Decisions") -> str:
     parts = [f"{name_some(labels[arm] for arm in which)} {word}" for which, word in groups if which]
     how = "p-values adjusted for several arms, of tests simulated with the policy"
     if not found.simulated:
-        how = f"intervals that hold whatever chose the arms, {_why_not_simulated(analysis)}"
+        how = f"intervals that share the error and hold whatever chose the arms, {_why_not_simulated(analysis)}"
     text = f"Against the control {quote(labels[found.control])}: {'; '.join(parts)} ({how})."
     if found.simulated and np.isnan(np.asarray(table.lift)).all():
         text += f" No lift is given, as the {level(table.level)} interval of the control's mean includes 0."
@@ -76,16 +72,19 @@ def _best(analysis: "Analysis", found: "Decisions") -> str:
     """The arms that may be the best, and how likely they are."""
     if found.best_probability is None:
         return ""
-    order = np.argsort(-found.best_probability, kind="stable")[:3]
-    likely = join([f"{quote(analysis.labels[arm])} {percent(float(found.best_probability[arm]))}" for arm in order])
-    text = f"The probability to be the best arm, given the log: {likely}."
+    order = np.argsort(-found.best_probability, kind="stable")[:3]  # those that are not numbers last
+    known = [arm for arm in order if np.isfinite(found.best_probability[arm])]
+    likely = join([f"{quote(analysis.labels[arm])} {percent(float(found.best_probability[arm]))}" for arm in known])
+    pulled = int(np.sum(np.asarray(analysis.log.history.statistics.pulls) > 0))
+    best = "best arm" if pulled == len(analysis.labels) else "best of the arms that were pulled"
+    text = f"The probability to be the {best}, given the log: {likely}."
     kept = _may_be_best(analysis)
     if kept is None:
         return text
-    if len(kept) == len(analysis.labels):
+    if len(kept) == pulled:
         return f"{text} No arm can be ruled out."
     which = "is" if len(kept) == 1 else "is among"
-    return f"{text} With {level(analysis.comparison.level)} confidence the best arm {which} {name_some(kept)}."
+    return f"{text} With {level(analysis.comparison.level)} confidence the {best} {which} {name_some(kept)}."
 
 
 def _may_be_best(analysis: "Analysis") -> list[str] | None:

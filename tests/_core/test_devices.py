@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import jaxbias as jb
+from jaxbias._core import chunks
 from jaxbias._core.chunks import split_logs, split_trials
 from jaxbias._core.devices import collect, device_count, trial_mesh
 from jaxbias.cli.processes import LATE, LOST
@@ -201,7 +202,7 @@ def test_every_core_is_used_unless_told_otherwise():
 
 @pytest.mark.slow
 def test_loops_in_one_piece_have_the_same_bits():
-    """Of a simulation with ties, of the estimators, and of 0/1 rewards."""
+    """Of a simulation with ties, of the estimators, of 0/1 rewards, and of squares that are summed over three arms."""
     code = """
 import os, sys, jax, jaxbias as jb
 if sys.argv[1] == "whole":
@@ -213,6 +214,8 @@ print(jb.conditional_mle(key, history, policy, jb.Normal(), num_paths=128).mean.
 print(jb.mean_matching(key, history, policy, jb.Normal(), num_paths=128).mean.tolist())
 print(jb.measure_bias(key, jb.Greedy(), jb.Bernoulli(), [0.5, 0.5], num_steps=30, num_trials=3000).bias.tolist())
 print(jb.measure_bias(key, jb.Thompson(), jb.Normal(), [0.5, 0.5], num_steps=30, num_trials=3000).bias.tolist())
+found = jb.measure_bias(jax.random.key(2), jb.Greedy(tau=0.5), jb.Normal(), [1.0, 0.75, 0.5], num_steps=20, num_trials=3000)
+print(found.average_mse, found.average_mse_stderr, found.average_bias)
 """
     others = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     run = lambda how: subprocess.run(
@@ -237,6 +240,12 @@ def test_chunks_hold_every_trial_once_on_any_number_of_devices():
     assert starts.tolist() == [0, 512, 1024, 1536, 2048, 2560]
     last = list(split_trials(2**32 - 1, 2**31, 256, devices=4).starts(progress=False))[-1]
     assert last.tolist()[-1] <= 2**32 - 1  # past the end, not from the start again
+
+
+def test_no_more_devices_than_logs(monkeypatch):
+    """The only log has its paths spread, and cannot be spread itself too."""
+    monkeypatch.setattr(chunks, "trial_mesh", lambda parts, _: parts)
+    assert [split_logs(at_once, jnp.zeros(count)).mesh for at_once, count in ((0, 1), (2, 2), (1, 3), (32, 40))] == [1, 2, 3, 4]
 
 
 def test_batches_depend_on_the_number_of_trials_alone():

@@ -4,10 +4,11 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import jaxbias as jb
 from jaxbias.analysis.best_arm import find_best_arm
-from jaxbias.analysis.decisions import Ahead, _ahead, _best_probability, _simulated_tests
+from jaxbias.analysis.decisions import Ahead, _ahead, _best_probability, _simulated_tests, decide
 from jaxbias.reporting.answer import answer_sentence
 from jaxbias.reporting.decisions import contrast_rows, decision_sentences
 from jaxbias.reporting.documents import debias_document
@@ -129,6 +130,26 @@ def test_the_value_of_the_policy(found):
     assert value.under_best_upper > means.max() - pulls @ means / pulls.sum()
 
 
+def test_the_regret_is_above_0_only_by_tests_that_share_the_error():
+    """Arms fixed in advance: the best arm is the one of six that happens to look best, so that each test has a sixth of 2.5%."""
+    pulls = np.array([40, 10, 12, 14, 16, 18])
+    for best, positive in ((0.75, False), (1.2, True)):
+        means = np.array([0.0, best, 0.0, 0.0, 0.0, 0.0])
+        quantiles = [stats.norm.ppf((np.arange(number) + 0.5) / number) for number in pulls]
+        arms, rewards = np.repeat(np.arange(6), pulls), np.repeat(means, pulls) + np.concatenate(quantiles)
+        history = jb.History(arms=arms, rewards=rewards, num_arms=6, forced=np.ones(arms.size, bool))
+        _, value = _simulated_tests(jax.random.key(0), history, jb.Greedy(), FAMILY, 0.95, 4096)
+        assert value is not None
+        share = pulls / pulls.sum()
+        off = means - share @ means  # of each arm alone over the shares
+        error = np.sqrt(np.sum(np.square(np.eye(6) - share) / pulls, axis=1))
+        lower, upper = np.max(off - stats.norm.isf(0.025 / 6) * error), np.max(off + stats.norm.isf(0.025) * error)
+        assert off[1] - stats.norm.isf(0.025) * error[1] > 0  # by a test of its own
+        assert (lower > 0) == positive
+        ends = [value.under_best_lower, value.under_best, value.under_best_upper]
+        np.testing.assert_allclose(ends, [max(lower, 0), off[1], upper], atol=0.03)
+
+
 def test_the_probability_to_be_best():
     """Of two arms with the same posterior half each; against 200,000 draws where they differ."""
     arms = np.array([0, 1] * 20)
@@ -148,6 +169,30 @@ def test_without_a_policy_they_are_confidence_sequences():
     sequence = jb.confidence_sequence(found.log.history, FAMILY, control=1)
     np.testing.assert_allclose(rows[0]["lower"], sequence.lower[0], rtol=1e-5)
     assert "whatever chose the arms, as the policy is not known" in decision_sentences(found)[0]
+
+
+def test_sequences_against_the_control_share_the_error():
+    """Of six arms one is above the control by its own interval, and not by one with a fifth of the error."""
+    means, level = np.array([0.0, 0.0, 1.05, 0.0, 3.0, -3.0]), 0.95
+    history = jb.History(arms=np.tile(np.arange(6), 25), rewards=np.tile(means, 25), num_arms=6)
+    found = decide(jax.random.key(0), history, None, FAMILY, 0, level, simulated=False, num_paths=100)
+    together = jb.confidence_sequence(history, FAMILY, level=1 - 0.05 / 5, control=0)
+    assert found.contrasts is not None
+    assert found.contrasts.lower[2] > 0 > together.lower[2]
+    np.testing.assert_allclose(found.contrasts.lower, jb.confidence_sequence(history, FAMILY, control=0).lower)
+    assert found.differs is not None
+    assert found.differs.tolist() == [False, False, False, False, True, True]
+
+
+def test_of_an_arm_that_was_never_pulled_nothing_is_claimed():
+    found = analyse(frame_of([3.0, 1.0, 1.2]), arms=["A", "Z", "B", "C"])
+    document = debias_document(found)["decisions"]
+    assert np.isnan(document["best_probability"]["Z"])
+    np.testing.assert_allclose(np.nansum([*document["best_probability"].values()]), 1, atol=1e-4)
+    sentence = decision_sentences(found)[0]
+    assert sentence.startswith("The probability to be the best of the arms that were pulled, given the log: 'A' ")
+    assert "With 95% confidence the best of the arms that were pulled is 'A'." in sentence
+    assert "Z" not in sentence
 
 
 @pytest.mark.parametrize(

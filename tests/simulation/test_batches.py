@@ -10,7 +10,8 @@ import pytest
 
 import jaxbias as jb
 from jaxbias._core.arrivals import Arrivals
-from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import most_likely_path
 from jaxbias.estimators.conditional_mle.record import condensed_record_of, record_of
 from jaxbias.estimators.conditional_mle.weighted_samples import moments_at
 from jaxbias.likelihood import selection_log_probs

@@ -18,10 +18,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from jaxbias._core.randomness import normal, root_words, step_key
 from jaxbias._core.search import damp, search
 from jaxbias.estimators.conditional_mle.chain_samples import Chains, ChainSummary, sample_chains, start_chains
-from jaxbias.estimators.conditional_mle.gaussian_paths import LONG_INTEGRAL, most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import LONG_INTEGRAL, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import most_likely_path
 from jaxbias.estimators.conditional_mle.markov_chains import Sampler
 from jaxbias.estimators.conditional_mle.record import Record
-from jaxbias.estimators.conditional_mle.tempered_paths import Walker, temper, temper_again
+from jaxbias.estimators.conditional_mle.tempered_paths import Walker, fill_groups, temper, temper_again
 from jaxbias.estimators.conditional_mle.weighted_samples import SampleMoments, Samples, expected_total, moments_at
 from jaxbias.policies import BasePolicy
 from jaxbias.rewards import Normal
@@ -134,7 +135,7 @@ def newton(
         sample = by_paths(key, policy, sigma, record, pairs, devices)
         return maximise_from_samples(sample, KnownSigma(sigma), record, mean, path, max_rounds)[0]
     walker = Walker(policy, record, sigma, path, devices)
-    start = temper(key, walker, mean, make_noise(key, record, pairs))
+    start = temper(key, walker, mean, make_noise(key, record, fill_groups(pairs)))
     again = partial(temper_again, key, walker)
     fit = maximise_from_samples(again, KnownSigma(sigma), record, mean, start, max_rounds, fresh=True)[0]
     # Paths that were drawn anew are not independent: as many of those as would have this Monte Carlo error.

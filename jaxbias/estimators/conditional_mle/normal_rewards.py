@@ -16,7 +16,7 @@ from jaxbias._core.lengths import padded_length
 from jaxbias.estimators.conditional_mle.chain_samples import sample_chains, start_chains
 from jaxbias.estimators.conditional_mle.checks import LogProblem, policy_of
 from jaxbias.estimators.conditional_mle.contrastive_divergence import ContrastiveDivergence, Fit, contrastive_divergence
-from jaxbias.estimators.conditional_mle.gaussian_paths import laplace, most_likely_path
+from jaxbias.estimators.conditional_mle.gaussian_walk import laplace, most_likely_path
 from jaxbias.estimators.conditional_mle.hierarchical import posterior_from_samples
 from jaxbias.estimators.conditional_mle.hierarchical_prior import NormalPrior
 from jaxbias.estimators.conditional_mle.markov_chains import Sampler

@@ -20,7 +20,8 @@ from jaxbias._core.derivatives import held
 from jaxbias._core.jit import Frame, compiled, join_numbers
 from jaxbias._core.settings import evaluate, is_concrete
 from jaxbias.estimators.conditional_mle.checks import policy_of
-from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import most_likely_path
 from jaxbias.estimators.conditional_mle.newton import ROUNDS, make_noise
 from jaxbias.estimators.conditional_mle.particles import sample_particles
 from jaxbias.estimators.conditional_mle.record import condensed_record_of, record_of

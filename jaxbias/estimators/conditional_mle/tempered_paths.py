@@ -24,7 +24,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from jaxbias._core.derivatives import held
 from jaxbias._core.devices import on_each_part
 from jaxbias._core.search import bracket
-from jaxbias.estimators.conditional_mle.gaussian_paths import follow, make_guide, off
+from jaxbias.estimators.conditional_mle.gaussian_paths import follow, make_guide
+from jaxbias.estimators.conditional_mle.gaussian_walk import off
 from jaxbias.estimators.conditional_mle.record import Record
 from jaxbias.estimators.conditional_mle.weighted_samples import Samples, make_samples
 from jaxbias.policies import BasePolicy
@@ -78,14 +79,19 @@ class Walker(NamedTuple):
         return lambda normals: on_each_part(of_some, self.devices, normals, axis=-1), guide.constant
 
 
+def fill_groups(pairs: int) -> int:
+    """So many pairs, or a few more: as many in every group. Without several groups the Monte Carlo error would be unknown."""
+    return GROUPS * math.ceil(pairs / GROUPS)
+
+
 def temper(
     key: PRNGKeyArray, walker: Walker, mean: Float[Array, " arms"], noise: Callable[[Int[Array, ""]], Float[Array, " pairs"]]
 ) -> Tempered:
-    """Paths at some means, from mirrored pairs of draws from the Gaussian."""
+    """Paths at some means, from mirrored pairs of draws from the Gaussian; of pairs, as many as `fill_groups` says."""
     half = jax.vmap(noise)(jnp.arange(walker.path.shape[0]))
     normals = jnp.concatenate([half, -half], axis=1)  # a pair is in one group, as their number divides that of the pairs
     walk, _ = walker.at(mean)
-    zero, of_group = jnp.zeros((), normals.dtype), jnp.zeros(math.gcd(half.shape[1], GROUPS), normals.dtype)
+    zero, of_group = jnp.zeros((), normals.dtype), jnp.zeros(GROUPS, normals.dtype)
     start = Tempered(normals, *walk(normals), of_group, zero, zero + FIRST_SIZE, jnp.int32(0))
 
     def go_on(now: Tempered) -> Tempered:

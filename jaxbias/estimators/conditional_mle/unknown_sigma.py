@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from jaxbias.estimators.conditional_mle.chain_samples import Chains, sample_chains, start_chains
-from jaxbias.estimators.conditional_mle.gaussian_paths import laplace, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import laplace
 from jaxbias.estimators.conditional_mle.markov_chains import Sampler
 from jaxbias.estimators.conditional_mle.newton import NewtonFit, make_noise, maximise_from_samples, with_summary
 from jaxbias.estimators.conditional_mle.record import Record

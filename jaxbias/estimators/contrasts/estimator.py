@@ -116,7 +116,7 @@ def _against_arms(
     weighted = weigh(weights_of(arms, controls, question.history.num_arms), question.history)
     chance = (1 - level) / (2 if alternative == "two-sided" else 1)
     tests = invert(key, question, weighted, chance, 0.0, max_rounds, ratios=True)
-    estimate = estimate_of(tests, weighted, question, level)
+    estimate = estimate_of(tests, weighted, question, 1 - 2 * chance)
     told = {name: estimate.diagnostics[name] for name in ("p_less", "p_greater")}
     p_value = one_p_value(told["p_less"], told["p_greater"], alternative)
     if adjust == "max-t":

@@ -51,13 +51,13 @@ def invert_tests(
     log: History,
     design: Design,
     contrasts: Any,
-    chance: Float[Array, ""] | None,
+    chance: Float[Array, "contrasts 2"] | None,
     null: Float[Array, ""] | None,
     num_paths: int,
     max_rounds: int,
     ratios: bool = False,
 ) -> InvertedTests:
-    """All contrasts of one log, with `ratios` those of two arms as ratios too.
+    """All contrasts of one log, with `ratios` those of two arms as ratios too; `chance` is that beyond each of their ends.
 
     New paths are simulated, at anchors farther apart, where some tail is not known well enough.
     """
@@ -77,13 +77,13 @@ def invert_tests(
         nuisance = draw_nuisance(nuisance_key, anchors, draws)
         observed = observed_sums(statistics, anchors, given)
 
-        def one(which: tuple[Array, Array]) -> InvertedTests:
-            arms, weights = which
+        def one(which: tuple[Array, Array, Array | None]) -> InvertedTests:
+            arms, weights, chance = which
             contrast = lambda weights: of_few(arms, weights, fixed, anchors, nuisance, data, observed)
             found = invert_contrast(contrast(weights), chance, null, number)
             return found._replace(ratio=find_ratio(contrast, weights, chance)) if ratios and chance is not None else found
 
-        return jax.lax.map(one, tuple(contrasts))
+        return jax.lax.map(one, (*contrasts, chance))
 
     def improve(state: tuple[InvertedTests, Array]) -> tuple[tuple[InvertedTests, Array], Array]:
         found = attempt(state[1])
@@ -97,14 +97,15 @@ def invert_tests(
 
 
 def invert_contrast(contrast: Contrast, chance: Array | None, null: Array | None, number: Array) -> InvertedTests:
-    """One contrast: its ends and its median, and the tails at the value that is tested; without a chance these alone."""
+    """One contrast: its ends, with a chance beyond each, and its median, and the tails at the value that is tested; without a
+    chance these alone."""
     if chance is None:
         assert null is not None
         nothing = jnp.full_like(null, jnp.nan)
         ends: Any = dict(median=nothing, lower=nothing, upper=nothing, error=jnp.full((2,), jnp.nan, nothing.dtype))
         return InvertedTests(**ends, null_tails=null_tails(contrast, null), ratio=None, rounds=number)
     (lower, upper, median), there = ends_of(contrast, chance)
-    errors = there.error_above[0] / chance, there.error_below[1] / chance
+    errors = there.error_above[0] / chance[0], there.error_below[1] / chance[1]
     inside = (lower > contrast.low), (upper < contrast.high)  # an end of the range needs no paths to be known
     return InvertedTests(
         median=median,

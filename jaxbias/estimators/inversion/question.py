@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from jaxbias._core.chunks import LogChunks, as_many, log_keys, split_logs
@@ -113,19 +114,22 @@ def invert(
     key: PRNGKeyArray,
     question: Question,
     weighted: Weighted,
-    chance: float | None,
+    chance: ArrayLike | None,
     null: float | None,
     max_rounds: int,
     ratios: bool = False,
 ) -> InvertedTests:
-    """The tests of every log inverted: their ends have this chance beyond them; None for the tails at `null` alone."""
+    """The tests of every log inverted.
+
+    Their ends have this chance beyond them: one number, or (contrasts, 2) of them; None for the tails at `null` alone.
+    """
     logs, dtype = question.history, question.history.rewards.dtype
     keys, given = log_keys(key, logs.arms.shape[0]), (question.policy, question.family)
     work = logs.num_steps * question.num_paths
     chunks = split_logs(logs_at_once(*given, logs, question.num_paths), (keys, logs, *given), work)
     sizes: Any = dict(num_paths=question.num_paths, max_rounds=max_rounds, num_steps=question.program_steps, ratios=ratios)
-    as_number = lambda number: None if number is None else np.asarray(number, dtype)
-    numbers = as_number(chance), as_number(null)
+    as_numbers = lambda number, *shape: None if number is None else np.broadcast_to(np.asarray(number, dtype), shape)
+    numbers = as_numbers(chance, len(weighted.arms), 2), as_numbers(null)
     return chunks.collect(_run(*given, keys, logs, weighted, *numbers, question.stop, chunks=chunks, **sizes))
 
 

@@ -17,7 +17,7 @@ CLOSEST = 0.02  # of the second mean: the least that is left of it, as a factor,
 HALVINGS = 20  # of a bracket that is wide where the second mean is near 0
 
 
-def find_ratio(contrast: Callable[[Any], Contrast], weights: Float[Array, "2"], chance: Float[Array, ""]) -> Float[Array, "3"]:
+def find_ratio(contrast: Callable[[Any], Contrast], weights: Float[Array, "2"], chance: Float[Array, "2"]) -> Float[Array, "3"]:
     """The median, the lower and the upper end of the ratio of the mean whose weight is above 0 to the other.
 
     Not a number where the interval of the second mean includes 0.
@@ -29,7 +29,7 @@ def find_ratio(contrast: Callable[[Any], Contrast], weights: Float[Array, "2"], 
     positive = mean[1] > 0
     if both.family.mean_range[0] < 0:
         alone = contrast(jnp.where(first, 0, jnp.ones_like(weights)))
-        positive &= tails(alone, jnp.zeros_like(chance)).above < chance
+        positive &= tails(alone, jnp.zeros_like(chance[0])).above < chance[0]
     safe = jnp.where(positive, mean[1], 1)
     low, high = _bracket(mean[0], safe, stderr)
     if both.family.mean_range[0] >= 0:

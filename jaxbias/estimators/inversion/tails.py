@@ -121,16 +121,16 @@ class Ends(NamedTuple):
 
 
 def find_ends(
-    tails_at: Callable[[Array], Tails], chance: Float[Array, ""], low: Array, middle: Array, high: Array, halvings: int
+    tails_at: Callable[[Array], Tails], chance: Float[Array, "2"], low: Array, middle: Array, high: Array, halvings: int
 ) -> Ends:
-    """Bisection between two places and one between them: for the least value at which the tail above has this chance, for the
-    largest at which the tail below has it, and for the value between these at which both tails are equal.
+    """Bisection between two places and one between them: for the least value at which the tail above has the first chance, for
+    the largest at which the tail below has the second, and for the value between these at which both tails are equal.
 
     One after the other in one loop: the tails are most of what has to be compiled.
     """
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(tails_at, middle))
     above, below = jnp.asarray([1.0, 0.0, 1.0], middle.dtype), jnp.asarray([0.0, 1.0, 1.0], middle.dtype)
-    goal = jnp.stack([chance, -chance, jnp.zeros_like(chance)])
+    goal = jnp.stack([chance[0], -chance[1], jnp.zeros_like(chance[0])])
 
     def find(ends: Float[Array, "2"], number: Array) -> tuple[Array, tuple[Array, Tails]]:
         def halve(_: Any, now: tuple[Array, Array, Array, Tails]) -> tuple[Array, Array, Array, Tails]:
@@ -146,7 +146,7 @@ def find_ends(
     return Ends(*jax.lax.scan(find, jnp.stack([middle, middle]), jnp.arange(3))[1])
 
 
-def ends_of(contrast: Contrast, chance: Float[Array, ""]) -> Ends:
+def ends_of(contrast: Contrast, chance: Float[Array, "2"]) -> Ends:
     """The ends and the median of a contrast."""
     places = (_far(contrast, -1), _start(contrast), _far(contrast, 1))
     return find_ends(lambda at: tails(contrast, at), chance, *places, halvings=HALVINGS)

@@ -49,7 +49,7 @@ def invert_together(
     design = design_of(jax.tree.map(lambda leaf: leaf[0], logs), question.stop)
     groups = jax.tree.map(lambda leaf: leaf.reshape(num_groups, -1, *leaf.shape[1:]), (logs.statistics, logs.rewards[:, 0]))
     keys, given = log_keys(key, num_groups), (question.policy, question.family)
-    numbers = jnp.asarray((1 - level) / 2, dtype), jnp.asarray(null, dtype)
+    numbers = jnp.full(2, (1 - level) / 2, dtype), jnp.asarray(null, dtype)
     chunks = split_logs(1, (keys, groups, *given))
     sets = chunks.collect(_simulate(*given, keys, groups, design, num_paths=question.num_paths, chunks=chunks))
     chunks = split_logs(1, (keys, sets, question.family))
@@ -90,7 +90,7 @@ def _invert_group(
     paths: _Set,
     family: Any,
     weighted: Weighted,
-    chance: Float[Array, ""],
+    chance: Float[Array, "2"],
     null: Float[Array, ""],
 ) -> InvertedTests:
     own, common = _spread_by(1.0, family, paths.logs), paths.anchors

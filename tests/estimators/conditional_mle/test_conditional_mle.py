@@ -11,7 +11,8 @@ import pytest
 
 import jaxbias as jb
 from jaxbias.estimators.conditional_mle import Sampler, newton, normal_rewards
-from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import most_likely_path
 from jaxbias.estimators.conditional_mle.record import record_of
 from jaxbias.estimators.conditional_mle.weighted_samples import moments_at
 

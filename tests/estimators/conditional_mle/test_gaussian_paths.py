@@ -14,7 +14,8 @@ from scipy.stats import qmc
 import jaxbias as jb
 from jaxbias._core.jit import compiled
 from jaxbias.estimators.conditional_mle import gaussian_paths
-from jaxbias.estimators.conditional_mle.gaussian_paths import most_likely_path, sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_paths import sample_paths
+from jaxbias.estimators.conditional_mle.gaussian_walk import most_likely_path
 from jaxbias.estimators.conditional_mle.newton import newton
 from jaxbias.estimators.conditional_mle.record import record_of
 from jaxbias.estimators.conditional_mle.weighted_samples import expected_total, moments_at

@@ -10,7 +10,7 @@ from scipy import stats
 
 import jaxbias as jb
 from jaxbias.estimators.contrasts.adjusting import _share_below, holm
-from jaxbias.estimators.contrasts.best import may_be_best
+from jaxbias.estimators.contrasts.best import _severity, _status, may_be_best
 from jaxbias.estimators.inversion.question import ask, invert, weigh
 
 KEY = jax.random.key(3)
@@ -93,6 +93,7 @@ def test_one_sided():
     np.testing.assert_allclose((greater.lower[1:] - (MEANS[1:] - MEANS[0])) / ERRORS, -1.645, atol=CLOSE)
     assert np.all(np.isposinf(greater.upper[1:]))
     np.testing.assert_array_equal(greater.p_value, greater.p_greater)
+    np.testing.assert_allclose(greater.stderr[1:], ERRORS, rtol=CLOSE)  # whatever quantile the end is at
     less = compare(alternative="less", adjust="holm")
     assert np.all(np.isneginf(less.lower[1:]))
     np.testing.assert_allclose(less.p_adjusted, holm(less.p_less[None])[0])
@@ -167,6 +168,32 @@ def test_an_arm_never_pulled_is_not_a_number():
     against = jb.contrasts(KEY, history, jb.Greedy(), FAMILY, control=2, num_paths=256)
     assert against.status.tolist() == [jb.Status.NEVER_PULLED, jb.Status.NEVER_PULLED, 0]
     assert np.isnan(against.p_value).all()
+
+
+def test_of_the_arms_that_were_pulled_one_may_be_the_best():
+    """An arm without a pull says nothing about the others, which were all excluded with it."""
+    arms, rewards = jnp.array([0, 1, 2] * 8), jnp.array([0.0, 3.0, 2.8] * 8)
+    history = jb.History(arms=arms, rewards=rewards, num_arms=4, forced=jnp.ones(24, bool))
+    found = jb.contrasts(KEY, history, jb.Greedy(), FAMILY, "best", num_paths=512)
+    assert may_be_best(found).tolist() == [False, True, True, False]
+    assert found.status.tolist() == [0, 0, 0, jb.Status.NEVER_PULLED]
+    np.testing.assert_allclose(found.difference[:3], [-3.0, 0.2, -0.2], atol=0.1)
+    assert np.isnan([found.difference[3], found.lower[3], found.p_value[3]]).all()
+    for alternative in ("greater", "less"):
+        one_sided = jb.contrasts(KEY, history, jb.Greedy(), FAMILY, "best", num_paths=512, alternative=alternative)
+        assert np.isnan([one_sided.lower[3], one_sided.upper[3]]).all()
+        assert np.isfinite(one_sided.stderr[:3]).all()
+    nothing = jb.History(arms=jnp.zeros(3, int), rewards=jnp.ones(3), num_arms=2, forced=jnp.ones(3, bool))
+    alone = jb.contrasts(KEY, nothing, jb.Greedy(), FAMILY, "best", num_paths=512)
+    assert np.isnan(alone.difference).all()
+    assert alone.status.tolist() == [jb.Status.NEVER_PULLED] * 2
+
+
+def test_figures_at_an_end_of_the_range_are_better_than_unreliable_ones():
+    """Although the status has a larger number: of an arm's comparisons the worst one counts."""
+    every = jnp.array([int(one) for one in jb.Status])
+    worst = jnp.maximum(_severity(jnp.int32(jb.Status.AT_EDGE)), _severity(every))
+    np.testing.assert_array_equal(_status(worst.astype(float)), jnp.where(every == 0, int(jb.Status.AT_EDGE), every))
 
 
 def test_p_values_alone_are_those_with_intervals():

@@ -12,6 +12,7 @@ from scipy.optimize import root
 import jaxbias as jb
 from jaxbias.estimators.inversion.intervals import PURPOSE
 from jaxbias.estimators.mean_matching.estimator import _match
+from jaxbias.estimators.mean_matching.matching import FEW, Simulated, find_match
 
 TWO, NOISY, STEPS, PATHS = [1.0, 0.75], jb.Greedy(tau=1.0), 12, 2048
 
@@ -185,3 +186,21 @@ def test_bad_input_is_named(log, options, argument, message, unchecked):
     with pytest.raises(jb.ArgumentError, match=message) as refused:
         match(jb.History(**log), jb.Greedy(), **options)
     assert refused.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("jump", "unexplained", "rounds"),
+    [(0.0, 0.01, 2), (0.05, 4.0, 1), (0.05, 0.01, 12)],
+    ids=["far at first", "within the Monte Carlo error", "beyond it"],
+)
+def test_the_search_ends_where_a_move_is_within_its_monte_carlo_error(jump, unexplained, rounds):
+    """Figures that jump where the mean crosses 0, as those of few paths with discrete rewards do: no move is a small one."""
+
+    def simulate(words, mean):
+        expected = mean + jnp.where(mean >= 0, jump, -jump) + (0.5 if jump == 0 else 0.0)
+        spread = jnp.full((1, 1), 0.09)
+        return Simulated(expected, spread, jnp.full((1, 1), unexplained), jnp.ones((1, 1)))
+
+    found = find_match(jax.random.key(0), simulate, jnp.zeros(1), -10.0, 10.0, num_paths=FEW, max_rounds=4)
+    assert int(found.rounds) == rounds
+    np.testing.assert_allclose(found.monte_carlo_error, np.sqrt(unexplained / FEW), rtol=1e-6)
