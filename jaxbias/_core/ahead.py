@@ -16,6 +16,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import written_whole
 
 FILE = "{}.ahead"
+ENDING = ".program"  # of the files in a list
+LONGEST = 2**20  # bytes of a list: a long command uses some hundreds of programs
 
 
 class Ahead:
@@ -50,9 +52,10 @@ class Ahead:
 
 
 def _read(path: Path) -> list[str]:
-    """The names in a list, each of a file of the same folder; none where the file is damaged."""
+    """The names in a list, each of a file of the same folder; none where the file is damaged, or no list at all."""
     with suppress(OSError, UnicodeDecodeError):
-        return [name for name in path.read_text().split("\n") if name and name == Path(name).name]
+        if path.is_file() and path.stat().st_size < LONGEST:
+            return [name for name in path.read_text().split("\n") if name.endswith(ENDING) and name == Path(name).name]
     return []
 
 
