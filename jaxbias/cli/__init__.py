@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
 from jaxbias._core.errors import ArgumentError
 from jaxbias.cli.errors import option_names, suggest_name
-from jaxbias.cli.starting import end_jax
+from jaxbias.cli.starting import check_devices, end_jax
 from jaxbias.cli.supervising import Supervised, use_channels_of_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this release of typer keeps it
@@ -65,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: Any, arguments: list[str]) -> Any:
     try:
         return command.main(arguments, prog_name="jaxbias", standalone_mode=False)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
+        if "jax" in sys.modules:
+            check_devices()
         if NO_ROOM not in str(error):  # JAX, which has this error, is imported inside the commands
             raise
         from jaxbias._core.memory import refusing_what_has_no_room

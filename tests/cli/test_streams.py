@@ -60,3 +60,23 @@ def test_codes_and_output_with_programs_that_end_the_process_at_once(tmp_path):
     assert head[0] in (0, 1)
     assert head[2] == ""
     assert len(head[1].splitlines()) == 1
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_labels_that_the_encoding_of_the_output_does_not_have(encoding, tmp_path):
+    """An answer was there, and ended in Python's words about a codec."""
+    (tmp_path / "fruit.csv").write_text(ROWS.replace("a,", "\N{GREEN APPLE},").replace("b,", "\N{SNOWMAN},"), encoding="utf-8")
+    words = " ".join(SAMPLE_MEAN)
+    code, _, err = run(f"PYTHONIOENCODING={encoding} $J debias fruit.csv {words} --quiet > out.txt", tmp_path)
+    assert (code, err) == (0, "")
+    out = (tmp_path / "out.txt").read_text(encoding=encoding)
+    assert ("\N{SNOWMAN}" if encoding == "utf-8" else "\\u2603") in out
+    assert "--details prints" in out
+
+
+@pytest.mark.parametrize("platform", ["cuda", "gpu", "nothing"])
+def test_a_platform_without_devices_is_one_line(platform, tmp_path):
+    code, out, err = run(f"JAX_PLATFORMS={platform} {DEBIAS} --quiet", tmp_path)
+    words = f"JAX_PLATFORMS is {platform!r}, of which JAX has no device here; set that variable to cpu, or to nothing"
+    assert (code, out, err.splitlines()[-1]) == (2, "", f"jaxbias: {words}")
+    assert "Traceback" not in err

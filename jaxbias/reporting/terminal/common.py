@@ -1,5 +1,7 @@
 """What every printed table and sentence has in common."""
 
+import io
+import sys
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
@@ -16,7 +18,9 @@ WIDE = 10_000  # columns of a console in which every table fits
 
 
 def make_console() -> Console:
-    """Standard output, on which no text is taken for markup."""
+    """Standard output, on which no text is taken for markup, and which shows what its encoding has no sign for as an escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     return Console(highlight=False, markup=False)
 
 
