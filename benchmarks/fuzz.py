@@ -33,7 +33,7 @@ MOST_MAPS = 20_000  # memory maps of this process, of the 65,530 that Linux allo
 GOOD = b"arm,reward\n" + b"".join(b"%c,%d\n" % (b"abbabaabbaba"[row], row * 7 % 3 % 2) for row in range(12))
 SCHEMAS = Path(__file__).parents[1] / "docs" / "reference" / "schemas"
 SAMPLE_MEANS, WEIGHTED = ["sample_mean"], ["propensity_weighting", "--policy", "greedy", "--tau", "1"]
-PROGRESS = re.compile(r"jaxbias: .* so far")
+PROGRESS = re.compile(r"jaxbias: .*, [0-9]+ (s|min) so far")  # not every sentence with these words
 
 
 class Hang(BaseException):

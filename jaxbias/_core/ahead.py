@@ -46,9 +46,10 @@ class Ahead:
     def end(self) -> None:
         """Loads nothing more, and keeps the list of what was used."""
         self.threads.shutdown(wait=False, cancel_futures=True)
-        if self.used and self.used != self.before:
+        used = list(dict.fromkeys(self.used))  # one that was forgotten meanwhile was asked for again
+        if used and used != self.before:
             with suppress(OSError, ArgumentError), written_whole(self.list) as temporary:
-                temporary.write_text("\n".join(self.used))
+                temporary.write_text("\n".join(used))
 
 
 def _read(path: Path) -> list[str]:

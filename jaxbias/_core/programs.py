@@ -92,10 +92,11 @@ class Programs:
         if self.folder is None or traced or not _is_alone_on_cpu():
             return jitted(*static, numbers)
         key = (function, *static, tuple(map(_kind, numbers)), _settings())
-        if key not in self.loaded:
-            self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:], quick)
+        program = self.loaded.get(key)  # which another thread may make this object forget meanwhile
+        if program is None:
+            program = self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:], quick)
             CROWDING.program_made()
-        return self.loaded[key](numbers)
+        return program(numbers)
 
     def _find(
         self, function: Any, jitted: Any, static: tuple[Any, ...], numbers: list[Any], kinds: Any, quick: bool

@@ -35,8 +35,18 @@ NON_NEGATIVE = Allowed("0 or more, and finite", lambda value: (value >= 0) & np.
 PROBABILITY = Allowed("from 0 to 1", lambda value: (value >= 0) & (value <= 1))
 OPEN_PROBABILITY = Allowed("above 0 and at most 1", lambda value: (value > 0) & (value <= 1))
 BELOW_ONE = Allowed("above 0 and below 1", lambda value: (value > 0) & (value < 1))
-COUNT = Allowed("a whole number, 1 or more", lambda value: (value >= 1) & (value == value.astype(int)))
-COUNT_OR_ZERO = Allowed("a whole number, 0 or more", lambda value: (value >= 0) & (value == value.astype(int)))
+LARGEST_COUNT = 2**31 - 1  # that JAX's integers hold
+
+
+def _count_from(least: int) -> Allowed:
+    def test(value: np.ndarray) -> Any:
+        number = value.astype(np.float64)  # NaN, infinity and the largest integers of Python have no integer of NumPy
+        return (number >= least) & (number <= LARGEST_COUNT) & (number == np.floor(number))
+
+    return Allowed(f"a whole number from {least} to {LARGEST_COUNT:,}", test)
+
+
+COUNT, COUNT_OR_ZERO = _count_from(1), _count_from(0)
 
 
 def one_of(*names: str) -> Allowed:
@@ -177,5 +187,5 @@ def _check_size(name: str, value: Any, allowed: Allowed) -> None:
 def _is_allowed(allowed: Allowed, value: Any) -> bool:
     try:
         return bool(np.all(allowed.test(np.asarray(value))))
-    except (TypeError, ValueError):  # a word where a number belongs
+    except (TypeError, ValueError, OverflowError):  # a word where a number belongs, or hundreds of digits
         return False

@@ -7,7 +7,7 @@ from concurrent.futures import wait
 
 import pytest
 
-from jaxbias._core import ahead, programs
+from jaxbias._core import ahead
 from jaxbias._core.ahead import Ahead
 
 WORDS = ("debias", "--policy", "greedy")
@@ -157,9 +157,3 @@ def test_what_is_waiting_is_taken_back_by_whoever_needs_it_now(folder):
     assert run.take(NAMES[2]) is None
     release.set()
     run.end()
-
-
-def test_an_empty_program_is_a_damaged_one(tmp_path):
-    assert programs.NOT_KEPT
-    with pytest.raises(EOFError):
-        programs._load(b"")
