@@ -37,6 +37,7 @@ NUMBERS = (
     "nan",
 )
 NUMBERS += ("nan", "0.95", "0.1", "10", "100", "-0.0", "x", "", "1e400", "4294967295", "4294967296", "99999999999999999999")
+COUNTS, QUICK = ("--steps", "--trials", "--cases"), ("0", "-1", "1", "2", "3", "x", "", "1e3", "nan", "1.5", "9" * 20)
 WORDS = ("", "a", "b", "arm", "reward", "x" * 300, "é", "\n", "fit", "estimate", "0")
 CHOICES: dict[str, Any] = dict(policy=PolicyName, family=FamilyName, allocation=Allocation, opening=Opening, ties=Ties)
 CHOICES |= dict(batch_by=BatchBy, preset=PresetName)
@@ -144,6 +145,9 @@ def random_options(seed: int, log: str) -> list[str]:
     for parameter in rng.sample(usable, min(len(usable), rng.choice([0, 1, 1, 2, 3, 5]))):
         words += _one(rng, parameter)
     words += ["--json"] if rng.random() < 0.5 else []
+    counts = [word for word in small if word in COUNTS]
+    if counts and rng.random() < 0.2:  # the last one counts
+        words += [rng.choice(counts), rng.choice(QUICK)]
     return [str(word) for word in words]
 
 
