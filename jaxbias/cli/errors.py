@@ -43,6 +43,7 @@ PHRASES = {  # where one argument is no single option
     "columns.weights": "--weights-prefix",
     "stop": "the stopping rule",
 }
+ALIKE = 0.75  # of the letters of two names, for one to be a slip of the other; "binomial" and "normal" have 0.71
 CHOICES: dict[str, Iterable[str]] = {  # the names that an option takes
     "policy": PolicyName,
     "preset": PresetName,
@@ -102,7 +103,7 @@ def suggest_name(parameter: Any, arguments: Sequence[str]) -> str:
     names = {_bare(name): str(name) for name in CHOICES.get(getattr(parameter, "name", ""), ())}
     for typed in _typed(parameter.opts, arguments) if names else ():
         if typed not in names.values():
-            found = difflib.get_close_matches(_bare(typed), names, n=1)
+            found = difflib.get_close_matches(_bare(typed), names, n=1, cutoff=ALIKE)
             return f" Did you mean {names[found[0]]}?" if found else ""
     return ""
 

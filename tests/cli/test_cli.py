@@ -521,7 +521,7 @@ def test_other_bad_input_is_one_line(capsys, words, start):
         ("debias --method mean-matching", "mean_matching"),
         ("debias --method sample_mean --method CMLE", None),
         ("debias --method sample_mean --method shrinkge", "shrinkage"),
-        ("simulate --family binomial", "bernoulli"),
+        ("simulate --family binomial", None),
         ("debias --family Bernouli", "bernoulli"),
         ("debias --policy xyz", None),
         ("check --policy", None),
