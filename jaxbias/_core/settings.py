@@ -150,6 +150,8 @@ def as_array(values: Any) -> jax.Array:
 
 def as_float(values: Any) -> jax.Array:
     """An array of floats: as they are where they are floats already, JAX's default float otherwise."""
+    if isinstance(values, np.ndarray | np.generic) and values.dtype.kind in "iu":
+        values = values.astype(np.float64)  # JAX would cut integers of 64 bits to their last 32
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
         values = as_array(values)
     return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
@@ -186,6 +188,6 @@ def _check_size(name: str, value: Any, allowed: Allowed) -> None:
 
 def _is_allowed(allowed: Allowed, value: Any) -> bool:
     try:
-        return bool(np.all(allowed.test(np.asarray(value))))
+        return np.asarray(value).dtype.kind != "c" and bool(np.all(allowed.test(np.asarray(value))))
     except (TypeError, ValueError, OverflowError):  # a word where a number belongs, or hundreds of digits
         return False
