@@ -25,15 +25,16 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.fuzzing.cases import random_log, random_options
+from tests.fuzzing.cases import random_config, random_log, random_options, random_weights
 
 HANGS = 60  # seconds of processor time of one case
 ALLOWED = (0, 1, 2)
 MOST_MAPS = 20_000  # memory maps of this process, of the 65,530 that Linux allows: compiled programs are dropped
 GOOD = b"arm,reward\n" + b"".join(b"%c,%d\n" % (b"abbabaabbaba"[row], row * 7 % 3 % 2) for row in range(12))
+BATCHES = b"arm,reward,batch\n" + b"".join(b"%c,%d,%d\n" % (b"abbabaabbaba"[row], row * 7 % 3 % 2, row // 3) for row in range(12))
 SCHEMAS = Path(__file__).parents[1] / "docs" / "reference" / "schemas"
 SAMPLE_MEANS, WEIGHTED = ["sample_mean"], ["propensity_weighting", "--policy", "greedy", "--tau", "1"]
-PROGRESS = re.compile(r"jaxbias: .* so far")
+PROGRESS = re.compile(r"jaxbias: .*, [0-9]+ (s|min) so far")  # not every sentence with these words
 
 
 class Hang(BaseException):
@@ -117,7 +118,26 @@ def option_case(seed: int, folder: Path) -> list[str]:
     return random_options(seed, str(path))
 
 
+def config_case(seed: int, folder: Path) -> list[str]:
+    """A random file of settings, of a log that is well."""
+    log, settings = folder / "good.csv", folder / "settings.toml"
+    log.write_bytes(GOOD)
+    settings.write_bytes(random_config(seed))
+    words = ["debias", str(log), "--config", str(settings), "--no-evaluate", "--quiet"]
+    return [*words, *["--json"][: seed % 2], *(["--method", "sample_mean"] if seed % 8 else ["--budget", "1"])]
+
+
+def weights_case(seed: int, folder: Path) -> list[str]:
+    """A random second file, of weights, of a log that is well."""
+    log, weights = folder / "batches.csv", folder / "weights.csv"
+    log.write_bytes(BATCHES)
+    weights.write_bytes(random_weights(seed))
+    words = ["debias", str(log), "--weights", str(weights), "--no-evaluate", "--quiet", *["--json"][: seed % 2]]
+    return [*words, "--method", *(WEIGHTED if seed % 3 == 0 else SAMPLE_MEANS)]
+
+
 CASES: dict[str, Callable[[int, Path], list[str]]] = {"files": file_case, "options": option_case}
+CASES |= {"configs": config_case, "weights": weights_case}
 
 
 def run_cases(kind: str, seeds: range) -> int:
@@ -159,14 +179,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=0, help="how many random files")
     parser.add_argument("--options", type=int, default=0, help="how many random sets of options")
+    parser.add_argument("--configs", type=int, default=0, help="how many random files of settings")
+    parser.add_argument("--weights", type=int, default=0, help="how many random files of weights")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs=2, metavar=("KIND", "SEED"), help="one case")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGPROF, _raise_hang)
     if chosen.only:
         return run_cases(chosen.only[0], range(int(chosen.only[1]), int(chosen.only[1]) + 1))
-    failed = run_cases("files", range(chosen.first, chosen.first + chosen.files))
-    return failed + run_cases("options", range(chosen.first, chosen.first + chosen.options))
+    numbers = {kind: getattr(chosen, kind) for kind in CASES}
+    return sum(run_cases(kind, range(chosen.first, chosen.first + number)) for kind, number in numbers.items() if number)
 
 
 if __name__ == "__main__":

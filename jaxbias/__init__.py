@@ -11,7 +11,9 @@ from typing import Any
 _PROGRAM = os.path.basename(sys.argv[0]).removesuffix(".exe") if sys.argv else ""
 if _PROGRAM == "jaxbias" or (_PROGRAM == "-m" and "jaxbias" in sys.orig_argv):  # Ctrl-C ends the program while it imports too
     from jaxbias._core.interrupting import end_on_interrupt
+    from jaxbias._core.streams import open_closed_streams
 
+    open_closed_streams()
     end_on_interrupt()
 
 import lazy_loader  # noqa: E402

@@ -5,12 +5,14 @@ import os
 import sys
 
 from jaxbias._core.interrupting import end_on_interrupt
+from jaxbias._core.streams import open_closed_streams
 
 GARBAGE = 50_000  # new objects before a collection: with Python's 700, imports and a short command spend 0.2 s collecting nothing
 
 
 def main() -> int:
     """Runs the command line; Ctrl-C ends it at once, while it is still importing too."""
+    open_closed_streams()
     end_on_interrupt()
     from jaxbias.cli import main as run
 

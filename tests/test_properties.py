@@ -189,6 +189,32 @@ def test_any_options_end_with_one_of_our_codes(seed, tmp_path_factory):
     run_options(seed, tmp_path_factory.mktemp("options"))
 
 
+FAILED = [  # of `benchmarks/fuzz.py`, from before they were mended
+    ["check", "--cases", "50", "--policy", "lil-ucb", "--warm-up", "99999999999999999999", "--json"],
+    ["simulate", "--steps", "12", "--trials", "16", "--quiet", "--policy", "growthbook", "--least-pulls", "nan", "--json"],
+    ["simulate", "--steps", "12", "--trials", "16", "--quiet", "--preset", "growthbook", "--least-pulls", "inf"],
+    ["simulate", "--steps", "12", "--trials", "16", "--quiet", "--stop-difference", "1", "--stop-first", "9" * 400],
+    ["evaluate", "--steps", "8", "--trials", "8", "--method", "sample_mean", "--mean", "1e5"],
+    ["evaluate", "--mean", "1", "--mean", "0", "--trials", "8", "--method", "sample_mean", "--steps", "0"],
+    ["simulate", "--trials", "16", "--quiet", "--steps", "0"],
+    ["simulate", "--trials", "16", "--quiet", "--steps", "-5"],
+]
+
+
+@pytest.mark.parametrize("words", FAILED, ids=lambda words: f"{words[0]} {words[-1][:9]}")
+def test_options_that_failed_once(words):
+    outcome = run_case(words)
+    assert not outcome.wrong
+    assert outcome.code in (0, 2)  # float64, as here, carries what float32 refuses
+
+
+def test_a_message_is_not_taken_for_progress():
+    message = "jaxbias: --mean is 1e5, and float32 cannot hold rewards so far from 0\n"
+    assert judge(2, message) == ""
+    assert judge(2, "jaxbias: designs, 12 s so far, about 2 min left\n" + message) == ""
+    assert judge(2, "jaxbias: designs, 12 s so far\n")
+
+
 @pytest.mark.slow
 @many
 @given(seed=st.integers(0, 10**6))

@@ -159,7 +159,11 @@ def test_a_rule_of_ones_own():
     ("options", "argument", "phrase"),
     [
         (dict(stop=jb.StopAtDifference(threshold=-1.0)), "stop.threshold", "is -1.0; it must be positive"),
-        (dict(stop=jb.StopAtDifference(threshold=1.0, every=0)), "stop.every", "is 0; it must be a whole number, 1 or more"),
+        (
+            dict(stop=jb.StopAtDifference(threshold=1.0, every=0)),
+            "stop.every",
+            "is 0; it must be a whole number from 1 to 2,147,483,647",
+        ),
         (dict(stop=jb.StopAtMean(threshold=1.0, arm=2)), "stop.arm", "is 2; it must be from 0 to 1"),
         (dict(stop=3), "stop", "is 3; it must be a function from pulls and sums to whether to stop, or None"),
         (

@@ -16,6 +16,8 @@ from jaxbias._core.errors import ArgumentError
 from jaxbias._core.files import written_whole
 
 FILE = "{}.ahead"
+ENDING = ".program"  # of the files in a list
+LONGEST = 2**20  # bytes of a list: a long command uses some hundreds of programs
 
 
 class Ahead:
@@ -44,15 +46,17 @@ class Ahead:
     def end(self) -> None:
         """Loads nothing more, and keeps the list of what was used."""
         self.threads.shutdown(wait=False, cancel_futures=True)
-        if self.used and self.used != self.before:
+        used = list(dict.fromkeys(self.used))  # one that was forgotten meanwhile was asked for again
+        if used and used != self.before:
             with suppress(OSError, ArgumentError), written_whole(self.list) as temporary:
-                temporary.write_text("\n".join(self.used))
+                temporary.write_text("\n".join(used))
 
 
 def _read(path: Path) -> list[str]:
-    """The names in a list, each of a file of the same folder; none where the file is damaged."""
+    """The names in a list, each of a file of the same folder; none where the file is damaged, or no list at all."""
     with suppress(OSError, UnicodeDecodeError):
-        return [name for name in path.read_text().split("\n") if name and name == Path(name).name]
+        if path.is_file() and path.stat().st_size < LONGEST:
+            return [name for name in path.read_text().split("\n") if name.endswith(ENDING) and name == Path(name).name]
     return []
 
 

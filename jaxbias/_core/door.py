@@ -130,6 +130,12 @@ def check_numbers(name: str, values: Any) -> None:
         raise ArgumentError(name, values, "numbers, one for each arm")
 
 
+def check_rule(name: str, rule: Any) -> None:
+    """Refuses what is no function: a rule that is never asked would be one that never stops."""
+    if isinstance(rule, type) or not callable(rule):
+        raise ArgumentError(name, rule, "a function from pulls and sums to whether to stop, or None")
+
+
 def check_schedules(policy: Any, num_steps: int | None, name: str = "policy") -> None:
     """Refuses a setting that is a function of the step and gives, at a step of the trial, a value that is not allowed."""
     for field in dataclasses.fields(policy) if dataclasses.is_dataclass(policy) and not isinstance(policy, type) else ():
@@ -163,4 +169,4 @@ def _steps(given: dict[str, Any]) -> int | None:
 
 
 CHECKS: dict[str, Callable[[str, Any], None]] = {"key": check_key, "history": check_history_kind, "level": check_level}
-CHECKS |= dict.fromkeys(COUNTS, check_count_kind) | {"mean": check_numbers, "family": check_family_kind}
+CHECKS |= dict.fromkeys(COUNTS, check_count_kind) | {"mean": check_numbers, "family": check_family_kind, "stop": check_rule}

@@ -2,9 +2,10 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from jaxbias._core.errors import ArgumentError
 
@@ -21,10 +22,23 @@ def can_be_written(out: Path) -> bool:
     return free and out.parent.is_dir() and os.access(out.parent, os.W_OK)
 
 
-def check_writable(out: Path, argument: str = "out") -> None:
-    """Refuses a path where no file can be put; for a caller that wants to know before the work."""
+def check_writable(out: Path, argument: str = "out", others: Iterable[Any] = ()) -> None:
+    """Refuses a path where no file can be put; for a caller that wants to know before the work.
+
+    `others` are the files that the caller reads or writes beside it: none of them may be replaced.
+    """
     if not can_be_written(out):
         raise ArgumentError(argument, str(out), PLACE)
+    if any(isinstance(other, str | os.PathLike) and _is_same(out, Path(other)) for other in others):
+        problem = f"is {str(out)!r}, which is also read or written by this command"
+        raise ArgumentError(argument, str(out), problem=problem, remedy="give it another name")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return os.path.realpath(one) == os.path.realpath(other) or os.path.samefile(one, other)
+    except (OSError, ValueError):  # one of them does not exist, or cannot
+        return False
 
 
 @contextmanager

@@ -38,7 +38,8 @@ PACKAGE = Path(__file__).parents[1]
 PLAIN = (bool, int, float, str, bytes, type(None))
 # Settings of JAX that change what is traced; the command line changes the first of them only.
 TRACED_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_debug_nans")
-FILE = "{}.program"
+FILE = f"{{}}{ahead.ENDING}"
+NOT_KEPT = b"not kept"  # in the place of a program; an empty file is a damaged one, as after a loss of power
 MOST_FILES = 1000  # in the folder: of some thirty kinds of logs; 200 kB each on average
 WIDE: dict[str, Any] = {"xla_cpu_prefer_vector_width": WIDEST}  # two thirds of the time of a simulation, with the same bits
 # XLA's older code generator for CPUs, and one level of LLVM's optimisations in place of two: it compiles in 0.45 of the time, and
@@ -91,10 +92,11 @@ class Programs:
         if self.folder is None or traced or not _is_alone_on_cpu():
             return jitted(*static, numbers)
         key = (function, *static, tuple(map(_kind, numbers)), _settings())
-        if key not in self.loaded:
-            self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:], quick)
+        program = self.loaded.get(key)  # which another thread may make this object forget meanwhile
+        if program is None:
+            program = self.loaded[key] = self._find(function, jitted, static, numbers, key[-2:], quick)
             CROWDING.program_made()
-        return self.loaded[key](numbers)
+        return program(numbers)
 
     def _find(
         self, function: Any, jitted: Any, static: tuple[Any, ...], numbers: list[Any], kinds: Any, quick: bool
@@ -108,17 +110,17 @@ class Programs:
         path = self.folder / FILE.format(hashlib.sha256(words.encode()).hexdigest())
         if self.ahead is not None and (program := self.ahead.take(path.name)) is not None:
             return program
-        if path.exists():
+        if path.is_file():
             try:
                 content = path.read_bytes()
-                return _load(content) if content else ordinary
+                return ordinary if content == NOT_KEPT else _load(content)
             except Exception:  # a file of another release, or half of one: it is made again
                 path.unlink(missing_ok=True)
         program = _compile(jitted, static, numbers, quick)
         try:
             content = _dump(program)
-        except Exception:  # not every program can be kept: an empty file says so, and JAX's own cache has it next time
-            content = b""
+        except Exception:  # not every program can be kept: the file says so, and JAX's own cache has it next time
+            content = NOT_KEPT
         with suppress(OSError, ArgumentError), written_whole(path) as temporary:
             temporary.write_bytes(content)
         return program

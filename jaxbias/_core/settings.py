@@ -35,8 +35,18 @@ NON_NEGATIVE = Allowed("0 or more, and finite", lambda value: (value >= 0) & np.
 PROBABILITY = Allowed("from 0 to 1", lambda value: (value >= 0) & (value <= 1))
 OPEN_PROBABILITY = Allowed("above 0 and at most 1", lambda value: (value > 0) & (value <= 1))
 BELOW_ONE = Allowed("above 0 and below 1", lambda value: (value > 0) & (value < 1))
-COUNT = Allowed("a whole number, 1 or more", lambda value: (value >= 1) & (value == value.astype(int)))
-COUNT_OR_ZERO = Allowed("a whole number, 0 or more", lambda value: (value >= 0) & (value == value.astype(int)))
+LARGEST_COUNT = 2**31 - 1  # that JAX's integers hold
+
+
+def _count_from(least: int) -> Allowed:
+    def test(value: np.ndarray) -> Any:
+        number = value.astype(np.float64)  # NaN, infinity and the largest integers of Python have no integer of NumPy
+        return (number >= least) & (number <= LARGEST_COUNT) & (number == np.floor(number))
+
+    return Allowed(f"a whole number from {least} to {LARGEST_COUNT:,}", test)
+
+
+COUNT, COUNT_OR_ZERO = _count_from(1), _count_from(0)
 
 
 def one_of(*names: str) -> Allowed:
@@ -140,6 +150,8 @@ def as_array(values: Any) -> jax.Array:
 
 def as_float(values: Any) -> jax.Array:
     """An array of floats: as they are where they are floats already, JAX's default float otherwise."""
+    if isinstance(values, np.ndarray | np.generic) and values.dtype.kind in "iu":
+        values = values.astype(np.float64)  # JAX would cut integers of 64 bits to their last 32
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
         values = as_array(values)
     return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
@@ -176,6 +188,6 @@ def _check_size(name: str, value: Any, allowed: Allowed) -> None:
 
 def _is_allowed(allowed: Allowed, value: Any) -> bool:
     try:
-        return bool(np.all(allowed.test(np.asarray(value))))
-    except (TypeError, ValueError):  # a word where a number belongs
+        return np.asarray(value).dtype.kind != "c" and bool(np.all(allowed.test(np.asarray(value))))
+    except (TypeError, ValueError, OverflowError):  # a word where a number belongs, or hundreds of digits
         return False

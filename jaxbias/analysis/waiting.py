@@ -3,6 +3,7 @@
 import enum
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from jaxbias._core.errors import ArgumentError
@@ -70,7 +71,7 @@ class Clock:
         budget: float | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        if budget is not None and not budget > 0:
+        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0):
             raise ArgumentError("budget", budget, "a number of seconds above 0")
         self.report, self.budget, self.now = report or (lambda _: None), budget, now
         self.began = now()

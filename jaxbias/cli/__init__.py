@@ -5,6 +5,7 @@ JAX is imported inside the commands, so that `--help` answers at once. Bad input
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -26,8 +27,8 @@ except ModuleNotFoundError as error:
     raise SystemExit(f"jaxbias: {error}; install the command line with pip install 'jaxbias[cli]'") from error
 
 from jaxbias._core.errors import ArgumentError
-from jaxbias.cli.errors import option_names
-from jaxbias.cli.starting import end_jax
+from jaxbias.cli.errors import option_names, suggest_name
+from jaxbias.cli.starting import check_devices, end_jax
 from jaxbias.cli.supervising import Supervised, use_channels_of_parent
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this release of typer keeps it
@@ -44,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(command, arguments or ["--help"])
     except USAGE_ERROR as error:
-        return _complain(error.format_message().replace("Value error, ", ""), code=2)
+        words = error.format_message().replace("Value error, ", "")
+        return _complain(words + suggest_name(getattr(error, "param", None), arguments), code=2)
     except ArgumentError as error:
         return _complain(error.describe(option_names(command.commands.get(arguments[0]))), code=2)
     except ValueError as error:
@@ -63,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: Any, arguments: list[str]) -> Any:
     try:
         return command.main(arguments, prog_name="jaxbias", standalone_mode=False)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
+        if "jax" in sys.modules:
+            check_devices()
         if NO_ROOM not in str(error):  # JAX, which has this error, is imported inside the commands
             raise
         from jaxbias._core.memory import refusing_what_has_no_room
@@ -79,5 +83,6 @@ def _command() -> Any:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"jaxbias: {' '.join(message.split())}", file=sys.stderr)
+    with suppress(OSError):  # a full disk or a closed pipe: the exit code says it too
+        print(f"jaxbias: {' '.join(message.split())}", file=sys.stderr)
     return code

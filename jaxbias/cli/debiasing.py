@@ -170,9 +170,11 @@ def debias(
     settings = _merge(
         from_file, {**{name: value for name, value in typed.items() if value not in (None, [], {})}, **stopping, **given}
     )
-    for argument, path in (("out", out), ("save_config", save_config)):
-        if path is not None:
-            check_writable(path, argument)  # before the work, not after it
+    used = (source, settings.get("weights"))  # files that are read
+    if save_config is not None:
+        check_writable(save_config, "save_config", used)  # before the work, not after it
+    if out is not None:
+        check_writable(out, others=(*used, config, save_config))
     began = time.monotonic()
     with show_progress(quiet) as progress:
         progress("loading JAX")

@@ -1,9 +1,16 @@
 """Arguments of the library as options of the command line, for messages."""
 
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from jaxbias._core.errors import NameOf
+from jaxbias.estimators.registry import METHODS
 from jaxbias.naming.building import setting_name
+from jaxbias.naming.names import Allocation, BatchBy, FamilyName, Opening, PolicyName, Ties
+from jaxbias.naming.presets import PresetName
 
 PARAMETERS = {  # of the library, and what the commands call them; the first that the command has
     "num_steps": ("steps", "max_steps"),
@@ -35,6 +42,17 @@ PHRASES = {  # where one argument is no single option
     "propensities": "the propensity",
     "columns.weights": "--weights-prefix",
     "stop": "the stopping rule",
+}
+ALIKE = 0.75  # of the letters of two names, for one to be a slip of the other; "binomial" and "normal" have 0.71
+CHOICES: dict[str, Iterable[str]] = {  # the names that an option takes
+    "policy": PolicyName,
+    "preset": PresetName,
+    "family": FamilyName,
+    "method": METHODS,
+    "allocation": Allocation,
+    "opening": Opening,
+    "ties": Ties,
+    "batch_by": BatchBy,
 }
 
 
@@ -78,3 +96,23 @@ def _parameter(argument: str) -> str:
 
 def _as_option(name: str) -> str:
     return name if "." in name else f"--{name.replace('_', '-')}"
+
+
+def suggest_name(parameter: Any, arguments: Sequence[str]) -> str:
+    """For an option that takes one of several names, the name that was probably meant; "" if there is none like it."""
+    names = {_bare(name): str(name) for name in CHOICES.get(getattr(parameter, "name", ""), ())}
+    for typed in _typed(parameter.opts, arguments) if names else ():
+        if typed not in names.values():
+            found = difflib.get_close_matches(_bare(typed), names, n=1, cutoff=ALIKE)
+            return f" Did you mean {names[found[0]]}?" if found else ""
+    return ""
+
+
+def _bare(name: str) -> str:
+    return re.sub("[-_ ]", "", name.lower())
+
+
+def _typed(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """What was typed for an option: the word after it, or after its equals sign."""
+    after = [word for option, word in pairwise(arguments) if option in options]
+    return after + [value for option, _, value in (word.partition("=") for word in arguments) if option in options and value]

@@ -56,7 +56,7 @@ def plan(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:
     """Plan an experiment: regret, bias, precision and power of designs, and the steps that a goal needs."""
-    _check_files(page, plot)
+    _check_files(page, plot, prior)
     means = _read_means(mean, prior)
     built, rewards = build_policies(policy, given, family, sigma, len(means if prior is None else means[0]))
     start_jax()
@@ -89,10 +89,10 @@ def plan(
         report.print_plan(found, f"The page is in {page}." if page else "")
 
 
-def _check_files(page: Path | None, plot: Path | None) -> None:
+def _check_files(page: Path | None, plot: Path | None, prior: Path | None) -> None:
     """Before the work, not after it."""
     if page is not None:
-        check_writable(page, "report")
+        check_writable(page, "report", (plot, prior))
     if plot is not None:
         try:
             check_picture(plot)

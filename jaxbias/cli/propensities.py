@@ -61,7 +61,7 @@ def propensities(
     named = {role: options.get(f"{role}_column", reading.pop(f"{role}_column", None)) for role in COLUMNS}
     columns = {role: name for role, name in named.items() if name is not None}
     if out is not None:
-        check_writable(out)  # before the work, not after it
+        check_writable(out, others=(log, reading.get("weights")))  # before the work, not after it
     use_cache()
     marks: Any = dict(separator=separator, decimal=decimal, arms=arm or None, columns=columns)
     read = jb.read_log(log, trial=trial, first=first, **marks, **reading)

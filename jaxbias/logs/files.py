@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ UNSUPPORTED = {  # by the first bytes of the file
 FORMATS = "a CSV, TSV or Parquet file, plain or gzipped"
 ENCODINGS = "UTF-8, or UTF-16 with a byte order mark"
 DAMAGED_GZIP = "is a damaged gzip file, cut off or altered"
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 LONGEST_LINE = 2**24  # characters: of a gzip file of 2 MB that unpacks to 2 GB, pandas would make one field
 BLOCK = 2**18  # bytes read at once, as pandas does
 
@@ -59,6 +61,9 @@ def open_file(source: Any) -> Iterator[RawFile]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise LogError(subject=name, problem=DAMAGED_GZIP, remedy="compress or copy it again") from error
     except OSError as error:
+        if ADDRESS.match(name):
+            remedy = "download it and give the path of the file, or - for standard input"
+            raise LogError(subject=name, problem="is an address on the network", remedy=remedy) from error
         problem = f"cannot be read ({error.strerror or error})"
         raise LogError(subject=name, problem=problem, allowed=FORMATS) from error
 
@@ -102,7 +107,7 @@ def _names(source: Any) -> tuple[str, str]:
 
 def _open(source: Any) -> Any:
     if _is_standard_input(source):
-        return io.BytesIO(sys.stdin.buffer.read())
+        return io.BytesIO(sys.stdin.buffer.read() if sys.stdin else b"")
     if hasattr(source, "read"):
         content: Any = source.read()
         return io.BytesIO(content.encode() if isinstance(content, str) else content)

@@ -1,8 +1,10 @@
 """The labels of arms and trials: any text, without blanks around it."""
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -99,9 +101,26 @@ def _label_notes(blanks: int, unused: int, labels: list[str]) -> list[Note]:
     notes += [Note(NoteKind.UNUSED_CATEGORIES, {"count": unused})] if unused else []
     alike = defaultdict(list)
     for label in labels:
-        alike[label.casefold()].append(label)
-    groups = [tuple(group) for group in alike.values() if len(group) > 1]
-    return notes + [Note(NoteKind.LABELS_DIFFER_IN_CASE, {"labels": group}) for group in groups]
+        alike[_look(label)].append(label)
+    for group in alike.values():
+        if len(group) > 1:
+            only_case = len({label.casefold() for label in group}) == 1
+            kind = NoteKind.LABELS_DIFFER_IN_CASE if only_case else NoteKind.LABELS_ALIKE
+            notes.append(Note(kind, {"labels": tuple(group)}))
+    return notes
+
+
+def _look(label: str) -> Any:
+    """What a reader sees of a label: in one letter case, accents composed, without characters of no width; a number by its value.
+
+    >>> _look("A\u200b  b") == _look("a b"), _look("e\u0301") == _look("\xe9"), _look("01") == _look("1")
+    (True, True, True)
+    """
+    if label.isascii():
+        is_plain = is_number(label) and label.lstrip("+-").replace(".", "").isdigit()  # exact, with any number of digits
+        return Decimal(label) if is_plain else " ".join(label.split()).casefold()
+    shown = "".join(char for char in unicodedata.normalize("NFKC", label) if unicodedata.category(char) != "Cf")
+    return " ".join(shown.split()).casefold()
 
 
 def choose_trial(columns: Columns, trial: Any) -> Columns:

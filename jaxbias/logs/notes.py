@@ -12,6 +12,8 @@ class NoteKind(enum.StrEnum):
     BLANKS_REMOVED = "blanks_removed"  # count: labels that had blanks around them
     UNUSED_CATEGORIES = "unused_categories"  # count: categories without rows, which are not arms
     LABELS_DIFFER_IN_CASE = "labels_differ_in_case"  # labels: different arms
+    LABELS_ALIKE = "labels_alike"  # labels: different arms, but for characters that do not show, blanks, or zeros of a number
+    GROUPED_BY_ARM = "grouped_by_arm"  # rows: all pulls of one arm, then all of the next, in rows without a time
     REWARDS_FROM_BOOLEANS = "rewards_from_booleans"  # count: true or false, read as 1 and 0
     ROWS_SORTED = "rows_sorted"  # column: of the times
     BATCHES_BY = "batches_by"  # unit, count: batches made of the times

@@ -182,6 +182,8 @@ def _make_log(
     if (by_arrival := as_batch(seen_at)) is not None:
         batch, seen_at = by_arrival, None
     cluster = read_cluster(columns)
+    if batch is None and "time" not in columns.frame and _is_grouped(arms):
+        columns.notes.append(Note(NoteKind.GROUPED_BY_ARM, {"rows": len(arms)}))
     history = History(
         arms=arms,
         rewards=rewards,
@@ -203,6 +205,13 @@ def _make_log(
         policy_reward=columns.names.get("policy_reward"),
         cluster=cluster,
     )
+
+
+def _is_grouped(arms: np.ndarray) -> bool:
+    """Whether each of several arms has all of its pulls, two or more, next to each other."""
+    _, pulls = np.unique(arms, return_counts=True)
+    changes = int((np.diff(arms) != 0).sum())
+    return len(pulls) > 1 and int(pulls.min()) > 1 and changes == len(pulls) - 1
 
 
 def _sizes(batch: np.ndarray | None) -> tuple[int, ...] | None:

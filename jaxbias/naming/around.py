@@ -43,7 +43,7 @@ def unwrap_policy(policy: Any) -> tuple[Any, dict[str, Any]]:
 
 def check_warm_up_ends(given: Mapping[str, Any], num_steps: int, steps: str) -> None:
     """Refuses a warm-up that leaves the policy nothing to choose; `steps` says what the steps are."""
-    if given.get("warm_up", 0) >= num_steps:
+    if "warm_up" in given and given["warm_up"] >= num_steps:
         raise ArgumentError("warm_up", given["warm_up"], f"below {num_steps}, {steps}", problem=f"is {given['warm_up']:g}")
 
 

@@ -30,12 +30,17 @@ def read_config(path: Path) -> dict[str, Any]:
     """The settings in a file, each checked."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {name: _check(path, name, value) for name, value in found.items()}
+    except ArgumentError:
+        raise
+    except RecursionError as error:
+        problem = f"is {str(path)!r}, which has too many brackets inside each other"
+        raise ArgumentError("config", path, "a TOML file", problem=problem) from error
     except OSError as error:
         problem = f"is {str(path)!r}, which cannot be read ({error.strerror})"
         raise ArgumentError("config", path, "a TOML file", problem=problem) from error
     except ValueError as error:  # wrong encoding, or not TOML
         raise ArgumentError("config", path, problem=f"is {str(path)!r}, which is not TOML: {error}") from error
-    return {name: _check(path, name, value) for name, value in found.items()}
 
 
 def _check(path: Path, name: str, value: Any) -> Any:

@@ -28,6 +28,11 @@ def _unused_categories(count: int) -> str:
     return f"{_count(count, 'category has no rows and was', 'categories have no rows and were')} left out of the arms."
 
 
+def _grouped_by_arm(rows: int) -> str:
+    said = f"The {rows:,} rows have all pulls of one arm, then all of the next, and no column time"
+    return f"{said}. If the log was sorted by arm, put its rows back in the order of the pulls: the corrections depend on it."
+
+
 def _from_booleans(count: int) -> str:
     return f"{_count(count, 'reward was', 'rewards were')} true or false; true was read as 1 and false as 0."
 
@@ -60,6 +65,10 @@ _SENTENCES: dict[NoteKind, Callable[..., Any]] = {
     NoteKind.LABELS_DIFFER_IN_CASE: lambda labels: (
         f"Labels {join_names(map(quote, labels))} differ only in letter case; they were read as different arms."
     ),
+    NoteKind.LABELS_ALIKE: lambda labels: (
+        f"Labels {join_names(map(ascii, labels))} are almost the same; they were read as different arms."
+    ),
+    NoteKind.GROUPED_BY_ARM: _grouped_by_arm,
     NoteKind.REWARDS_FROM_BOOLEANS: _from_booleans,
     NoteKind.ROWS_SORTED: lambda column: f"The rows were sorted by column {quote(column)}.",
     NoteKind.BATCHES_BY: lambda unit, count: (

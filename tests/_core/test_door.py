@@ -105,6 +105,9 @@ CASES = {
     "a rule of no argument": (lambda: simulate(stop=lambda: True), "stop raises TypeError:"),
     "a rule of two arguments": (lambda: simulate(stop=lambda pulls, total: True), "stop raises TypeError:"),
     "a rule that raises": (lambda: simulate(stop=lambda statistics: statistics.means), "stop raises AttributeError:"),
+    "a rule that is a word": (lambda: simulate(stop="x"), "stop is 'x'; it must be a function from pulls and sums"),
+    "a rule that is a class": (lambda: simulate(stop=jb.StopAtDifference), "it must be a function from pulls and sums"),
+    "a complex setting": (lambda: simulate(policy=jb.Greedy(tau=1j)), "policy.tau is 1j; it must be 0 or more, and finite"),
     "a chooser of no argument": (
         lambda: jb.measure_bias(KEY, POLICY, FAMILY, MEAN, 4, 16, choose=lambda: 0),
         "choose raises TypeError:",
@@ -154,6 +157,19 @@ def test_our_words_and_not_pythons(name):
     with pytest.raises(jb.ArgumentError) as refused:
         call()
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32])
+def test_integers_of_64_bits_keep_their_values(dtype):
+    """JAX cuts them to their last 32 bits: rewards of 3 billion were -1.3 billion, and of 2^62, 0."""
+    large = 3_000_000_000 if dtype != np.int32 else 2_000_000_000
+    found = jb.sample_mean(history(rewards=np.full(12, large, dtype)))
+    np.testing.assert_allclose(found.mean, [large, large], rtol=1e-6)
+
+
+def test_means_of_64_bits_keep_their_values():
+    with pytest.raises(jb.ArgumentError, match=r"^mean is .*, and float32 cannot hold rewards so far from 0"):
+        simulate(mean=np.array([2**40, 2**40]))
 
 
 def test_a_schedule_is_looked_at_within_the_trial_alone():

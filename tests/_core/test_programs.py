@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -140,6 +141,54 @@ def test_simulations_are_compiled_as_jit_compiles_them_and_estimators_faster(fol
     history = jb.History(arms=np.array([0, 1, 1]), rewards=np.array([0.0, 1.0, 2.0]), num_arms=2)
     jb.shrinkage(history, jb.Normal(sigma=1.0))
     assert set(asked) == {False, True}
+
+
+def test_threads_that_make_each_other_forget(folder, monkeypatch):
+    """Near the kernel's limit of memory maps one thread forgets what another has just found: it was a KeyError."""
+    expected = run()
+
+    class Near:
+        """Always near the limit; and every program that is made is forgotten by another thread before it is used."""
+
+        def is_near(self):
+            return True
+
+        def program_made(self):
+            PROGRAMS.loaded.clear()
+
+    monkeypatch.setattr(programs, "CROWDING", Near())
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: run(), range(16)):
+            jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert len(list(folder.glob("*.program"))) == 1
+
+
+def test_what_was_forgotten_is_loaded_again_and_listed_once(folder, monkeypatch):
+    programs._is_alone_on_cpu.cache_clear()
+    monkeypatch.setattr(programs, "_is_alone_on_cpu", lambda: True)
+    PROGRAMS.load_ahead(["words"])
+    for _ in range(3):
+        expected = run()
+        PROGRAMS.loaded.clear()
+    PROGRAMS.end()
+    (path,) = folder.glob("*.ahead")
+    assert len(path.read_text().split("\n")) == 1
+    forget(monkeypatch)
+    jax.tree.map(np.testing.assert_array_equal, run(), expected)
+
+
+def test_an_empty_file_is_made_again(folder):
+    """As a loss of power leaves it; a program that cannot be kept has another mark."""
+    run()
+    (path,) = folder.iterdir()
+    path.write_bytes(b"")
+    forget()
+    run()
+    assert path.stat().st_size > 100
+    path.write_bytes(programs.NOT_KEPT)
+    forget()
+    run()
+    assert path.read_bytes() == programs.NOT_KEPT
 
 
 def test_the_oldest_files_are_removed(tmp_path, monkeypatch):

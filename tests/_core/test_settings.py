@@ -127,6 +127,20 @@ def test_settings_that_are_not_allowed(subject, argument, phrase):
     assert error.value.argument == argument
 
 
+@pytest.mark.parametrize(
+    "value", [0, -1, 1.5, np.nan, np.inf, -np.inf, 1e300, 2**31, 2**63, 10**20, 10**400, "x", np.array([1, 0])]
+)
+def test_counts_that_are_not_allowed(value):
+    """Infinity, NaN and long integers ended in a warning of NumPy or an OverflowError."""
+    with pytest.raises(jb.ArgumentError, match=r"^stop.every is .*; it must be a whole number from 1 to 2,147,483,647$"):
+        check_settings(jb.StopAtDifference(threshold=1.0, every=value), "stop")
+
+
+@pytest.mark.parametrize("value", [1, 2.0, np.int64(3), np.float32(4), 2**31 - 1])
+def test_counts_that_are(value):
+    check_settings(jb.StopAtDifference(threshold=1.0, every=value), "stop")
+
+
 def test_settings_that_are():
     check_settings(Example(scale=jnp.array([1.0, 2.0]), free="anything"), "thing")
     check_settings(jb.Greedy(tau=lambda step: 1.0), "thing")  # a schedule is checked by its values, later

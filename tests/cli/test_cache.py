@@ -66,6 +66,15 @@ def test_damaged_entries_are_removed_and_not_warned_of(tmp_path, showwarning):
     assert seen == ["something else"]
 
 
+def test_a_directory_that_cannot_be_written_to_is_done_without(tmp_path, monkeypatch, showwarning):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    used = []
+    monkeypatch.setattr(cache, "_replace_damaged", used.append)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    cache.use_cache(tmp_path)
+    assert used == []
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyError])
 def test_no_home_directory_is_no_cache(monkeypatch, error):
     def fail(*_, **__):
@@ -95,3 +104,39 @@ def test_damaged_programs_are_made_again_in_silence(tmp_path):
     assert (second.stdout, second.stderr) == (first.stdout, "")
     third = run()
     assert (third.stdout, third.stderr) == (first.stdout, "")
+
+
+def start(folder, *words, **variables):
+    others = {name: value for name, value in os.environ.items() if name not in ("JAX_COMPILATION_CACHE_DIR", "HOME")}
+    environment = {**others, "JAX_PLATFORMS": "cpu", **variables}
+    command = [sys.executable, "-m", "jaxbias", *words]
+    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+SIMULATE = ("simulate", "--steps", "8", "--trials", "64", "--json", "--quiet")
+
+
+@pytest.mark.slow
+def test_two_commands_at_once_on_an_empty_cache(tmp_path):
+    """Each writes the same programs and the same list: whole ones, and the same answer."""
+    folder = tmp_path / "cache"
+    outputs = [
+        process.communicate(timeout=120) for process in [start(tmp_path, *SIMULATE, JAXBIAS_CACHE=str(folder)) for _ in "ab"]
+    ]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][1] == ""
+    names = sorted(path.name for path in folder.iterdir())
+    assert names
+    assert not [name for name in names if name.startswith(".")]
+    assert start(tmp_path, *SIMULATE, JAXBIAS_CACHE=str(folder)).communicate(timeout=120) == outputs[0]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variables", [{}, {"HOME": ""}, {"HOME": "/dev/null/home"}], ids=["unset", "empty", "no folder"])
+def test_a_command_without_a_home(variables, tmp_path):
+    others = {"XDG_CACHE_HOME": str(tmp_path / "caches")} if not variables else {}  # or the cache of whoever runs the tests
+    process = start(tmp_path, *SIMULATE, **variables, **others)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("{")

@@ -511,6 +511,28 @@ def test_other_bad_input_is_one_line(capsys, words, start):
     assert err.startswith(f"jaxbias: {start}")
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("debias --policy tompson", "thompson"),
+        ("debias --policy=Thompson", "thompson"),
+        ("simulate --policy epsilon_greedy", "epsilon-greedy"),
+        ("debias --policy ucb", "ucb1"),
+        ("debias --method mean-matching", "mean_matching"),
+        ("debias --method sample_mean --method CMLE", None),
+        ("debias --method sample_mean --method shrinkge", "shrinkage"),
+        ("simulate --family binomial", None),
+        ("debias --family Bernouli", "bernoulli"),
+        ("debias --policy xyz", None),
+        ("check --policy", None),
+    ],
+)
+def test_a_name_that_was_probably_meant(capsys, words, meant):
+    code, out, err = run(capsys, *words.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith(f" Did you mean {meant}?\n") if meant else "Did you mean" not in err
+
+
 def test_out_may_not_be_a_folder(capsys, tmp_path):
     (tmp_path / "log.csv").mkdir()
     code, _, err = run(capsys, "simulate", "--out", tmp_path / "log.csv")

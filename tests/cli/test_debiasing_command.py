@@ -446,6 +446,41 @@ def test_the_report_is_written_and_has_the_command(capsys, tmp_path):
     assert "--seed 4" in text
 
 
+def test_a_report_is_not_written_over_what_is_read(capsys, tmp_path):
+    """`--report log.csv` replaced the log by a page."""
+    log, page, settings = tmp_path / "log.csv", tmp_path / "page.html", tmp_path / "settings.toml"
+    log.write_text(content := "arm,reward\na,1\nb,0\nb,1\n")
+    settings.write_text("tau = 1.0\n")
+    (tmp_path / "link.csv").symlink_to(log)
+    os.link(log, tmp_path / "second-name.csv")
+    for words in (
+        ["--report", log],
+        ["--report", tmp_path / "link.csv"],
+        ["--report", tmp_path / "second-name.csv"],
+        ["--report", tmp_path / "." / "log.csv"],
+        ["--save-config", log],
+        ["--config", settings, "--report", settings],
+        ["--report", page, "--save-config", page],
+        ["--weights", page, "--report", page],
+    ):
+        code, out, err = run(capsys, "debias", log, *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "which is also read or written by this command; give it another name" in err
+    code, _, err = run(capsys, "propensities", log, "--policy", "greedy", "--out", log)
+    assert (code, err.startswith(f"jaxbias: --out is '{log}', which is also read")) == (2, True)
+    assert (log.read_text(), settings.read_text(), page.exists()) == (content, "tau = 1.0\n", False)
+
+
+def test_long_labels_that_differ_at_their_ends_are_told_apart(capsys, tmp_path):
+    """A table too wide for the terminal cut the ends of its cells."""
+    log = tmp_path / "log.csv"
+    log.write_text("arm,reward\n" + f"{10**30},1\n{10**30 + 1},0\n{10**30 + 1},1\n" * 4)
+    code, out, _ = run(capsys, "debias", log, "--method", "sample_mean", "--no-evaluate", "--quiet")
+    assert code == 1
+    names = [line.split()[1] for line in out.splitlines() if line.startswith("│ 1000")]
+    assert names == ["10000000000000…00000000000000", "10000000000000…00000000000001"]
+
+
 def test_examples_are_listed(capsys):
     code, out, err = run(capsys, "examples")
     assert (code, err) == (0, "")

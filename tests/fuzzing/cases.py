@@ -12,6 +12,7 @@ import jaxbias.cli  # noqa: F401  (it registers the commands)
 from jaxbias.cli.app import app
 from jaxbias.naming.names import Allocation, BatchBy, FamilyName, Opening, PolicyName, Ties
 from jaxbias.naming.presets import PresetName
+from jaxbias.naming.settings import SETTINGS
 
 HEADERS = (["arm", "reward"], ["arm", "reward", "batch"], ["time", "arm", "reward"], ["arm", "reward", "p_a", "p_b"])
 HEADERS += (["arm", "pulls", "successes", "period"], ["arm", "reward", "propensity", "forced", "trial"], ["arm"], [])
@@ -37,6 +38,7 @@ NUMBERS = (
     "nan",
 )
 NUMBERS += ("nan", "0.95", "0.1", "10", "100", "-0.0", "x", "", "1e400", "4294967295", "4294967296", "99999999999999999999")
+COUNTS, QUICK = ("--steps", "--trials", "--cases"), ("0", "-1", "1", "2", "3", "x", "", "1e3", "nan", "1.5", "9" * 20)
 WORDS = ("", "a", "b", "arm", "reward", "x" * 300, "é", "\n", "fit", "estimate", "0")
 CHOICES: dict[str, Any] = dict(policy=PolicyName, family=FamilyName, allocation=Allocation, opening=Opening, ties=Ties)
 CHOICES |= dict(batch_by=BatchBy, preset=PresetName)
@@ -144,6 +146,9 @@ def random_options(seed: int, log: str) -> list[str]:
     for parameter in rng.sample(usable, min(len(usable), rng.choice([0, 1, 1, 2, 3, 5]))):
         words += _one(rng, parameter)
     words += ["--json"] if rng.random() < 0.5 else []
+    counts = [word for word in small if word in COUNTS]
+    if counts and rng.random() < 0.2:  # the last one counts
+        words += [rng.choice(counts), rng.choice(QUICK)]
     return [str(word) for word in words]
 
 
@@ -162,3 +167,64 @@ def _one(rng: random.Random, parameter: Any) -> list[str]:
     values = WORDS if is_text or rng.random() < 0.05 else NUMBERS
     times = rng.choice([1, 1, 2, 3]) if parameter.multiple else 1
     return [word for _ in range(times) for word in (option, rng.choice(values))]
+
+
+VALUES = (
+    "true",
+    "false",
+    "inf",
+    "nan",
+    "-inf",
+    "[]",
+    "{}",
+    "[1]",
+    "[1, 2]",
+    "[1, 'a']",
+    "[[1]]",
+    "'fit'",
+    "'estimate'",
+    "'a'",
+    "''",
+)
+VALUES += (
+    "1979-05-27",
+    "0x10",
+    "1_000",
+    "{arm = 'a'}",
+    "{arm = 1}",
+    "['a', 'b']",
+    "['a']",
+    "'0'",
+    "['sample_mean']",
+    "'\\u0000'",
+)
+
+
+def random_config(seed: int) -> bytes:
+    """A configuration file: settings that exist with values that mostly do not, some of them damaged."""
+    rng = random.Random(seed)
+    lines = []
+    for name in rng.sample(sorted({*SETTINGS, "nothing"} - {"weights"}), rng.choice([0, 1, 1, 2, 3])):
+        choices = [f"'{choice}'" for choice in CHOICES.get(name, ())]
+        numbers = [value for value in NUMBERS if value not in ("x", "")]
+        lines.append(f"{name} = {rng.choice(rng.choice([list(VALUES), numbers, choices or numbers]))}")
+    if rng.random() < 0.6 and "policy" not in " ".join(lines):
+        lines.append(f"policy = '{rng.choice(list(PolicyName))}'")
+    content = "\n".join(lines).encode()
+    return _damage(rng, content) if rng.random() < 0.1 else content
+
+
+def random_weights(seed: int) -> bytes:
+    """A file of the weights of two arms in four periods, most of them nearly well."""
+    rng = random.Random(seed)
+    if rng.random() < 0.3:
+        return random_log(seed)[0]
+    rows = [
+        rng.choice(["period,a,b"] * 4 + ["period,p_a,p_b", "period,a", "period,b,a,c", "a,b", "period,arm,weight"]).split(",")
+    ]
+    for period in range(rng.choice([4, 4, 4, 4, 3, 5, 0])):
+        share = rng.choice([0.5, 0.25, 0.0, 1.0, 1 / 3])
+        cells = [str(period), str(share), str(1 - share), "1"][: len(rows[0])]
+        rows.append([rng.choice(CELLS) if rng.random() < 0.03 else cell for cell in cells])
+    content = "\n".join(map(",".join, rows)).encode()
+    return _damage(rng, content) if rng.random() < 0.1 else content

@@ -226,6 +226,17 @@ def test_bad_value_far_into_a_log_is_found_in_its_row():
             {"labels": ("Red", "red")},
             "Labels 'Red', 'red' differ only in letter case; they were read as different arms.",
         ),
+        (
+            NoteKind.LABELS_ALIKE,
+            {"labels": ("A", "A\u200b")},
+            r"Labels 'A', 'A\u200b' are almost the same; they were read as different arms.",
+        ),
+        (
+            NoteKind.GROUPED_BY_ARM,
+            {"rows": 72},
+            "The 72 rows have all pulls of one arm, then all of the next, and no column time. If the log was sorted by arm, "
+            "put its rows back in the order of the pulls: the corrections depend on it.",
+        ),
         (NoteKind.REWARDS_FROM_BOOLEANS, {"count": 3}, "3 rewards were true or false; true was read as 1 and false as 0."),
         (NoteKind.ROWS_SORTED, {"column": "time"}, "The rows were sorted by column 'time'."),
         (NoteKind.FEWER_ROWS, {"rows": 2, "first": 9}, "The log has 2 rows, fewer than the first 9."),
@@ -308,6 +319,43 @@ def test_blanks_and_letter_case_in_labels():
         Note(NoteKind.BLANKS_REMOVED, {"count": 2}),
         Note(NoteKind.LABELS_DIFFER_IN_CASE, {"labels": ("Red", "red")}),
     )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [("A", "A\u200b"), ("e\u0301", "\xe9"), ("01", "1"), ("a  b", "a b"), ("1.50", "1.5"), ("\uff21", "A")],
+    ids=["no width", "accent", "zero", "blanks", "zeros", "wide letter"],
+)
+def test_labels_that_look_alike_are_noted(labels):
+    log = read("arm,reward\n" + "".join(f"{label},1\nother,0\n" for label in labels))
+    assert set(labels) < set(log.labels)
+    assert [(note.kind, set(note.values["labels"])) for note in log.notes] == [(NoteKind.LABELS_ALIKE, set(labels))]
+
+
+def test_large_numbers_that_differ_are_not_alike():
+    assert read(f"arm,reward\n{10**30},1\n{10**30 + 1},0\n{'9' * 400},1\n1e999,1\n").notes == ()
+
+
+def test_rows_that_were_sorted_by_arm_are_noted():
+    """The order of the rows is the order of the pulls; a table that was sorted by arm has lost it."""
+    grouped = "arm,reward\na,1\na,0\na,1\nb,0\nb,1\n"
+    assert read(grouped).notes == (Note(NoteKind.GROUPED_BY_ARM, {"rows": 5}),)
+    assert read("arm,reward\na,1\nb,0\nb,1\nb,1\n").notes == ()  # greedy from its first choice on
+    assert read("arm,reward\na,1\na,0\n").notes == ()
+    assert read("arm,reward,time\na,1,1\na,0,2\nb,1,3\nb,0,4\n").notes == ()
+    assert read("arm,reward,batch\na,1,1\na,0,1\nb,1,1\nb,0,1\n").notes == ()
+
+
+@pytest.mark.parametrize("path", ["https://example.com/log.csv", "s3://bucket/log.csv", "FILE:///tmp/log.csv"])
+def test_an_address_is_no_file(path):
+    with pytest.raises(LogError, match="is an address on the network; download it and give the path of the file, or -"):
+        jb.read_log(path)
+
+
+def test_standard_input_that_is_closed_is_empty(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(LogError, match=r"^standard input is empty"):
+        jb.read_log("-")
 
 
 def test_names_of_columns():

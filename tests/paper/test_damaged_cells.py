@@ -91,6 +91,14 @@ def test_numbers_of_a_configuration_that_cannot_be_used(text, words, tmp_path):
     assert len(str(refused.value)) < 500
 
 
+@pytest.mark.parametrize("text", ["arms = " + "[" * 50_000, "arms = " + "[" * 900 + "]" * 900, "tau = " + "{a=" * 3000])
+def test_a_configuration_of_brackets_inside_each_other(text, tmp_path, capsys):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    assert main(["debias", "--config", str(path), "--quiet"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_whole_numbers_of_a_configuration_are_whole(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text("max_steps = 100\nbatch_size = 5.0\n")

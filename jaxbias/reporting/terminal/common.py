@@ -1,15 +1,26 @@
 """What every printed table and sentence has in common."""
 
+import io
+import sys
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from jaxbias.reporting.formatting import NONE
+from jaxbias.reporting.labels import LONGEST_IN_PLOT, LONGEST_IN_TABLE, short_names
 
 ASCII = str.maketrans({"±": "+/-", "∞": "inf", "…": "...", NONE: "-", "ε": "epsilon", "τ": "tau", "†": "+", "✗": "x"})
 
+WIDE = 10_000  # columns of a console in which every table fits
+
 
 def make_console() -> Console:
-    """Standard output, on which no text is taken for markup."""
+    """Standard output, on which no text is taken for markup, and which shows what its encoding has no sign for as an escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     return Console(highlight=False, markup=False)
 
 
@@ -37,3 +48,17 @@ def add_row(console: Console, table: Table, *cells: str) -> None:
         column.header = printable(console, str(column.header))
     table.title = printable(console, str(table.title)) if table.title else None
     table.add_row(*(printable(console, cell) for cell in cells))
+
+
+def print_with_labels(console: Console, labels: Sequence[str], build: Callable[[list[str]], Table]) -> None:
+    """Prints the table that `build` makes with these names of the arms, shortened in the middle so that it fits the console.
+
+    A table that does not fit loses the ends of its cells, where long labels differ.
+    """
+    names = short_names(labels, len(labels), LONGEST_IN_TABLE)
+    table = build(names)
+    too_wide = Measurement.get(console, console.options.update(width=WIDE), table).maximum - console.width
+    if too_wide > 0:
+        longest = max(max(map(cell_len, names)) - too_wide, LONGEST_IN_PLOT)
+        table = build(short_names(labels, len(labels), longest))
+    console.print(table)

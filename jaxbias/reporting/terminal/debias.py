@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table
 
 from jaxbias._core.errors import NameOf
 from jaxbias.reporting.extremes import describe_rest, shown_arms
 from jaxbias.reporting.formatting import count, figure, interval, level, number
-from jaxbias.reporting.labels import LONGEST_IN_TABLE, short_names
-from jaxbias.reporting.terminal.common import add_row, make_console, make_table, say
+from jaxbias.reporting.terminal.common import add_row, make_console, make_table, print_with_labels, say
 from jaxbias.reporting.terminal.evaluation import ERRORS as MONTE_CARLO
 from jaxbias.reporting.terminal.evaluation import print_averages, print_by_pulls
 
@@ -96,46 +96,52 @@ def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> Non
         "bias of sample mean\n± Monte Carlo error",
     )
     columns = columns if analysis.bias is not None else columns[:-1]
-    table = make_table(title, *columns, left=(0,))
     sample_mean, bias = analysis.comparison.estimates.get("sample_mean"), analysis.bias
-    names = _names(analysis)
-    for arm in shown:
-        name = names[arm]
-        naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
-        off = [] if bias is None else [figure(bias.bias[arm], bias.stderr[arm])]
-        add_row(console, table, name, count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), *off)
-    console.print(table)
+
+    def build(names: list[str]) -> Table:
+        table = make_table(title, *columns, left=(0,))
+        for arm in shown:
+            naive = "" if sample_mean is None else number(sample_mean.mean[arm], sample_mean.stderr[arm])
+            off = [] if bias is None else [figure(bias.bias[arm], bias.stderr[arm])]
+            cells = (count(analysis.comparison.pulls[arm]), naive, *_cells(analysis.estimate, arm), *off)
+            add_row(console, table, names[arm], *cells)
+        return table
+
+    print_with_labels(console, analysis.labels, build)
 
 
 def _print_contrasts(console: Console, analysis: "Analysis", shown: Any) -> None:
     from jaxbias.reporting.decisions import contrast_rows
 
-    rows, names = contrast_rows(analysis), _names(analysis)
-    if not rows or analysis.decisions is None or analysis.decisions.control is None:
+    rows, control = contrast_rows(analysis), analysis.decisions and analysis.decisions.control
+    if not rows or control is None:
         return
     columns = ("arm", "difference", f"{level(analysis.comparison.level)} interval", "lift", "interval", "p", "adjusted")
-    table = make_table(f"Against {names[analysis.decisions.control]} ({ERRORS})", *columns, left=(0,))
-    for row in (row for row in rows if row["arm"] in set(shown)):
-        figures = [row[name] for name in ("difference", "ends", "lift", "lift_ends", "p_value", "p_adjusted")]
-        add_row(console, table, names[row["arm"]], *figures)
-    console.print(table)
+
+    def build(names: list[str]) -> Table:
+        table = make_table(f"Against {names[control]} ({ERRORS})", *columns, left=(0,))
+        for row in (row for row in rows if row["arm"] in set(shown)):
+            figures = [row[name] for name in ("difference", "ends", "lift", "lift_ends", "p_value", "p_adjusted")]
+            add_row(console, table, names[row["arm"]], *figures)
+        return table
+
+    print_with_labels(console, analysis.labels, build)
 
 
 def _print_methods(console: Console, analysis: "Analysis") -> None:
     columns = ("arm", "method", "estimate", f"{level(analysis.comparison.level)} interval", "")
-    table = make_table(f"Every method (> the recommended one; {ERRORS})", *columns, left=(0, 1, 4))
-    table.columns[1].no_wrap = True
-    for arm, name in enumerate(_names(analysis)):
-        for place, (method, estimate) in enumerate(analysis.comparison.estimates.items()):
-            marks = [">"] if method == analysis.recommended.method else []
-            marks += [] if bool(np.asarray(estimate.converged)[arm]) else ["*"]
-            add_row(console, table, "" if place else name, method, *_cells(estimate, arm), " ".join(marks))
-        table.add_section()
-    console.print(table)
 
+    def build(names: list[str]) -> Table:
+        table = make_table(f"Every method (> the recommended one; {ERRORS})", *columns, left=(0, 1, 4), whole=(1,))
+        for arm, name in enumerate(names):
+            for place, (method, estimate) in enumerate(analysis.comparison.estimates.items()):
+                marks = [">"] if method == analysis.recommended.method else []
+                marks += [] if bool(np.asarray(estimate.converged)[arm]) else ["*"]
+                add_row(console, table, "" if place else name, method, *_cells(estimate, arm), " ".join(marks))
+            table.add_section()
+        return table
 
-def _names(analysis: "Analysis") -> list[str]:
-    return short_names(analysis.labels, len(analysis.labels), LONGEST_IN_TABLE)
+    print_with_labels(console, analysis.labels, build)
 
 
 def _cells(estimate: Any, arm: int) -> tuple[str, str]:

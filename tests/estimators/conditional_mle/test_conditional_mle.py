@@ -210,7 +210,7 @@ BAD = [
         "is 1 at step 3, which the policy gives probability zero",
     ),
     (dict(num_chains=1), "num_chains", "is 1; it must be 2 or more"),
-    (dict(sampler=Sampler(num_samples=0)), "sampler.num_samples", "is 0; it must be a whole number, 1 or more"),
+    (dict(sampler=Sampler(num_samples=0)), "sampler.num_samples", "is 0; it must be a whole number from 1 to 2,147,483,647"),
     (dict(family=NoFamily()), "family", "it must be Normal, Bernoulli, Poisson or Exponential, or one with variance"),
     (
         dict(family=jb.Exponential(), solver="contrastive_divergence"),
