@@ -28,7 +28,7 @@ def program() -> None:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-        except OSError:  # a closed pipe or a full disk, of which the interpreter's own end tells
+        except OSError:  # a closed pipe or a full disk, which the interpreter reports when it exits
             sys.exit(code)
         os._exit(code)
     sys.exit(code)

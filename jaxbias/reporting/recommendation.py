@@ -21,7 +21,7 @@ WEIGHTS_ENOUGH = (
     "it needs only the weights with which the arms were chosen, and the pulls agree with those in the log (chosen by rule: "
     "without a policy that fits, no logs like this one can be simulated to evaluate the methods on)"
 )
-MATCHING_ALONE = "it needs the policy and neither noise in its choices nor a record of their probabilities"
+MATCHING_ALONE = "it needs only the policy: the choices need not be random, nor their probabilities logged"
 
 
 def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
