@@ -40,7 +40,7 @@ from jaxbias.reporting.statuses import describe_doubts
 from jaxbias.reporting.templating import render_template
 from jaxbias.reporting.weights import ratio_table, wrong_weights_table
 
-ASIDES = re.compile(r"(\[[^][]*\](?: \(adjusted p[^)]*\))?)")  # an interval in the answer, with the p-value after it
+ASIDES = re.compile(r"(\[[^][a-zA-Z]*\]|\(adjusted p[^)]*\))")  # intervals and p-values in the answer
 
 
 def write_report(analysis: Analysis, out: str | Path, *, command: str | None = None) -> None:

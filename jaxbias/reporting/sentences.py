@@ -148,9 +148,9 @@ def bias_sentence(analysis: Analysis) -> str:
         return ""
     words = ("too low", "too high", f"within {CLEAR} standard errors of right")
     groups = zip(signs_of(analysis.bias.bias, analysis.bias.stderr), words, strict=True)
-    parts = [f"{name_arms(analysis.labels, arms)} {word}" for arms, word in groups if arms]
+    parts = [f"{word} for {name_arms(analysis.labels, arms)}" for arms, word in groups if arms]
     return (
-        f"If these estimates are right, the sample means of such a log are on average: {'; '.join(parts)} "
+        f"If these estimates are right, the sample mean of such a log is on average {'; '.join(parts)} "
         f"(from {count(analysis.bias.num_trials)} simulated logs)."
     )
 

@@ -64,16 +64,16 @@ def test_the_words_follow_the_numbers(whole):
 @pytest.mark.parametrize(
     ("bias", "stderr", "words"),
     [
-        ([-0.1, 0.1, 0.0], [0.01, 0.01, 0.01], "'A' too low; 'B' too high; 'C' within 3 standard errors of right"),
-        ([0.1, 0.1, 0.1], [0.01, 0.01, 0.01], "'A', 'B' and 'C' too high"),
-        ([np.nan, 0.01, 0.02], [np.nan, 0.01, 0.01], "'B' and 'C' within 3 standard errors of right"),
+        ([-0.1, 0.1, 0.0], [0.01, 0.01, 0.01], "too low for 'A'; too high for 'B'; within 3 standard errors of right for 'C'"),
+        ([0.1, 0.1, 0.1], [0.01, 0.01, 0.01], "too high for 'A', 'B' and 'C'"),
+        ([np.nan, 0.01, 0.02], [np.nan, 0.01, 0.01], "within 3 standard errors of right for 'B' and 'C'"),
     ],
 )
 def test_a_bias_may_have_either_sign(whole, bias, stderr, words):
     found = whole.bias._replace(bias=np.array(bias), stderr=np.array(stderr))
     sentence = bias_sentence(dataclasses.replace(whole, bias=found))
     assert sentence == (
-        f"If these estimates are right, the sample means of such a log are on average: {words} (from 16,384 simulated logs)."
+        f"If these estimates are right, the sample mean of such a log is on average {words} (from 16,384 simulated logs)."
     )
 
 
