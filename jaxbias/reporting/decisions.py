@@ -27,7 +27,7 @@ def titled_decisions(analysis: "Analysis") -> dict[str, str]:
     said = {
         "Against the control": _control(analysis, found),
         "Best arm": _best(analysis, found),
-        "What the policy earned": _earned(found),
+        "Policy earnings": _earned(found),
     }
     return {title: sentence for title, sentence in said.items() if sentence}
 
