@@ -52,7 +52,7 @@ def draw_before_after(num_trials: int = 1000) -> None:
     axes.set(yticks=places, yticklabels=[f"arm {name}\n(mean {mean:g})" for name, mean in zip("ABC", found.mean, strict=True)])
     under = f"average error of the arm's mean\nover {num_trials:,} simulated experiments (bars: ± 2 standard errors)"
     axes.set(ylim=(-0.5, 2.7), xlabel=under)
-    axes.legend(loc="lower left", frameon=False, bbox_to_anchor=(0, 1), ncols=2)
+    axes.legend(loc="lower left", frameon=False, bbox_to_anchor=(-0.15, 1), ncols=2, columnspacing=1.0, handletextpad=0.2)
     save(figure, "before-after.svg")
 
 
