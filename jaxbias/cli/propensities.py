@@ -9,6 +9,7 @@ import jaxbias as jb
 from jaxbias._core.cache import use_cache
 from jaxbias._core.files import check_writable, written_whole
 from jaxbias.cli.app import app
+from jaxbias.cli.debiasing import HOLDS
 from jaxbias.cli.options import Json, Sigma, refuse_fit, with_policy_options, with_reading_options
 from jaxbias.naming.collection import build_collection
 from jaxbias.naming.names import Opening, PolicyName
@@ -22,8 +23,8 @@ def _of_log(text: str, *names: str, **options: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel="The log", show_default=False, **options)
 
 
-def _column(role: str, holds: str) -> Any:
-    return Annotated[str | None, _of_log(f"Name of the column that holds {holds}.", f"--{role}-column", metavar="NAME")]
+def _column(role: str) -> Any:
+    return Annotated[str | None, _of_log(f"Name of the column that holds {HOLDS[role]}.", f"--{role}-column", metavar="NAME")]
 
 
 @app.command(
@@ -49,13 +50,13 @@ def propensities(
     trial: Annotated[str | None, _of_log("Which trial to read, if the log has several.")] = None,
     separator: Annotated[str | None, _of_log("Separator of the columns in a text file (comma; tab in a .tsv).")] = None,
     decimal: Annotated[str, _of_log("Decimal mark, . or , (.).")] = ".",
-    arm_column: _column("arm", "the arm") = None,  # pyright: ignore  (what typer reads)
-    reward_column: _column("reward", "the reward") = None,  # pyright: ignore
-    batch_column: _column("batch", "the batch: a number, a date or a label in order of time") = None,  # pyright: ignore
-    propensity_column: _column("propensity", "the probability of the pulled arm") = None,  # pyright: ignore
-    time_column: _column("time", "the time") = None,  # pyright: ignore
-    forced_column: _column("forced", "whether the pull was forced") = None,  # pyright: ignore
-    trial_column: _column("trial", "the trial") = None,  # pyright: ignore
+    arm_column: _column("arm") = None,  # pyright: ignore  (what typer reads)
+    reward_column: _column("reward") = None,  # pyright: ignore
+    batch_column: _column("batch") = None,  # pyright: ignore
+    propensity_column: _column("propensity") = None,  # pyright: ignore
+    time_column: _column("time") = None,  # pyright: ignore
+    forced_column: _column("forced") = None,  # pyright: ignore
+    trial_column: _column("trial") = None,  # pyright: ignore
 ) -> None:
     """Write the exact probability of every arm at every step or batch of a log; check those that it has."""
     options = locals()

@@ -124,6 +124,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}%" if abs(share) >= 1 else f"{100 * share:.1f}%"
 
 
+def signed_lift(share: float) -> str:
+    """Such as +45.2% or +188%; a dash where there is none."""
+    return NONE if np.isnan(share) else ("+" if share >= 0 else "") + _percent(share)
+
+
 def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
     """One row for each arm but the control."""
     found = analysis.decisions
@@ -135,7 +140,7 @@ def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
             continue
         values = {name: float(np.asarray(getattr(table, name))[arm]) for name in (*FIGURES, "stderr")}
         known = not np.isnan(values["difference"])
-        lift = NONE if np.isnan(values["lift"]) else ("+" if values["lift"] >= 0 else "") + _percent(values["lift"])
+        lift = signed_lift(values["lift"])
         ends = "" if np.isnan(values["lift"]) else f"[{_percent(values['lift_lower'])}, {_percent(values['lift_upper'])}]"
         chance = lambda name, values=values: NONE if np.isnan(values[name]) else probability(values[name])
         rows.append(
