@@ -50,7 +50,7 @@ def draw_before_after(num_trials: int = 1000) -> None:
     axes.axvline(0, color=GRAY, linewidth=1)
     axes.annotate("the truth", (0, 2.45), (4, 0), textcoords="offset points", color=GRAY, size=9)
     axes.set(yticks=places, yticklabels=[f"arm {name}\n(mean {mean:g})" for name, mean in zip("ABC", found.mean, strict=True)])
-    under = f"average error of the arm's mean\nover {num_trials:,} simulated experiments (bars: ± 2 standard errors)"
+    under = f"average error of the arm's mean over\n{num_trials:,} simulated experiments (± 2 standard errors)"
     axes.set(ylim=(-0.5, 2.7), xlabel=under)
     axes.legend(loc="lower left", frameon=False, bbox_to_anchor=(-0.15, 1), ncols=2, columnspacing=1.0, handletextpad=0.2)
     save(figure, "before-after.svg")
