@@ -40,7 +40,8 @@ def draw_before_after(num_trials: int = 1000) -> None:
     )
     figure, axes = plt.subplots(figsize=(5.6, 3.1), layout="constrained")
     places = np.arange(3)[::-1]
-    for method, colour, label, shift in zip(methods, (ORANGE, BLUE), ("plain averages", "corrected"), (0.13, -0.13), strict=True):
+    labels = ("plain averages", "corrected by mean_matching")
+    for method, colour, label, shift in zip(methods, (ORANGE, BLUE), labels, (0.13, -0.13), strict=True):
         figures = found.methods[method]
         error = 2 * figures.bias_stderr
         axes.errorbar(figures.bias, places + shift, xerr=error, fmt="o", color=colour, label=label, markersize=8)
@@ -49,8 +50,9 @@ def draw_before_after(num_trials: int = 1000) -> None:
     axes.axvline(0, color=GRAY, linewidth=1)
     axes.annotate("the truth", (0, 2.45), (4, 0), textcoords="offset points", color=GRAY, size=9)
     axes.set(yticks=places, yticklabels=[f"arm {name}\n(mean {mean:g})" for name, mean in zip("ABC", found.mean, strict=True)])
-    axes.set(ylim=(-0.5, 2.7), xlabel=f"average error of the arm's mean\nover {num_trials:,} simulated experiments")
-    axes.legend(loc="lower left", frameon=False, bbox_to_anchor=(0, 1), ncols=2)
+    under = f"average error of the arm's mean over\n{num_trials:,} simulated experiments (± 2 standard errors)"
+    axes.set(ylim=(-0.5, 2.7), xlabel=under)
+    axes.legend(loc="lower left", frameon=False, bbox_to_anchor=(-0.15, 1), ncols=2, columnspacing=1.0, handletextpad=0.2)
     save(figure, "before-after.svg")
 
 

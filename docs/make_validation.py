@@ -1,7 +1,7 @@
 """The tables of the validation pages, by `jb.evaluate`: `python docs/make_validation.py` measures them and writes the pages.
 
     python docs/make_validation.py                          # measure what is not in figures.json yet, then write every page
-    python docs/make_validation.py --again                  # measure everything again: up to two minutes a cell
+    python docs/make_validation.py --again                  # measure everything again: up to four minutes a cell
     python docs/make_validation.py --again --only shrinkage # one method
     python docs/make_validation.py --write                  # write the pages from figures.json, measure nothing
 
@@ -27,10 +27,6 @@ FIVE = (1.0, 0.75, 0.5, 0.38, 0.25)
 THREE = (1.0, 0.75, 0.5)
 NUM_TRIALS = {Cost.SUMS: 2000, Cost.REPLAY: 2000, Cost.SIMULATION: 200, Cost.WEIGHTED_PATHS: 200}
 OWN_TRIALS = {"unbiased": 40}  # its Markov chains take seconds for each log
-NOT_MEASURED = {  # minutes for each figure, or more
-    **{(cell, "unbiased"): "not measured: it takes minutes" for cell in ("thompson", "clicks", "batches", "wrong")},
-    **{(cell, "conditional_posterior"): "not measured: it takes minutes" for cell in ("thompson", "batches", "wrong")},
-}
 SHOWN = {  # figures, the factor they are shown with, and their decimals
     "average_bias": (1, 3),
     "rms_bias": (1, 3),
@@ -98,8 +94,6 @@ def read_arguments() -> argparse.Namespace:
 
 def measure(cell_name: str, name: str, trials: int | None) -> dict[str, Any]:
     """The figures of one method in one experiment, or why there are none."""
-    if (cell_name, name) in NOT_MEASURED:
-        return {"reason": NOT_MEASURED[cell_name, name]}
     cell, method = CELLS[cell_name], METHODS[name]
     if cell.declared is not None and not method.needs_policy and name != "sample_mean":  # which is there for comparison
         return {"reason": "does not use the policy"}
@@ -149,7 +143,7 @@ def overview(figures: dict[str, Any]) -> str:
     """Error of every method in every experiment, in percent of the sample means'."""
     cells = {name: cell for name, cell in CELLS.items() if cell.declared is None}
     head = "\nRoot mean squared error in percent of the sample means' / coverage of 95% intervals in percent.\n"
-    head += "A dash: the method does not apply there, or was not measured (its page says which).\n\n"
+    head += "A dash: the method does not apply there (its page says why), or has no interval.\n\n"
     head += "| method | " + " | ".join(cell.title for cell in cells.values()) + " |\n|---|" + "--:|" * len(cells) + "\n"
     lines = [
         f"| [`{name}`]({name}.md) | " + " | ".join(in_short(figures.get(cell, {}).get(name)) for cell in cells) + " |\n"

@@ -30,7 +30,7 @@ def program() -> None:
         try:
             for stream in filter(None, (sys.stdout, sys.stderr)):  # None where the process began with the file closed
                 stream.flush()
-        except OSError:  # a closed pipe or a full disk, of which the interpreter's own end tells
+        except OSError:  # a closed pipe or a full disk, which the interpreter reports when it exits
             sys.exit(code)
         os._exit(code)
     sys.exit(code)

@@ -39,10 +39,11 @@ def is_private(directory: Path) -> bool:
 
 
 def use_cache(directory: str | Path | None = None) -> None:
-    """Keeps compiled programs in a directory, so that later processes start faster: a line for the start of a script or notebook.
+    """Keeps compiled programs in a directory, so that later processes start faster. Call it at the start of a script or notebook.
 
-    Without it every new process compiles again what it uses. The command line calls it itself. Compiled programs are executed, so
-    that a directory which others can write to is not used; nor is any, without a message, where it cannot be written.
+    Without it, every new process compiles what it uses again. The command line calls it by itself. Compiled programs are
+    executed, so a directory that others can write to is not used. If the directory cannot be written to, nothing is kept,
+    without a message.
 
     Arguments:
         directory: by default $JAXBIAS_CACHE, or jaxbias in the system's cache directory (~/.cache/jaxbias on Linux). With

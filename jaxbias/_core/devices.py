@@ -37,12 +37,12 @@ def use_all_cores() -> None:
     """Makes JAX use one device per core of this machine, compile each loop over the steps of trials as one kernel, and take the
     widest vectors of the CPU.
 
-    On two cores one device each is a third faster than one device with two threads; a loop in one piece, for which XLA does not
-    come back to its scheduler at every step, is a tenth faster in large chunks and three times in one long log; vectors of 512
-    bits, where there are such, make a simulation a third faster.
+    Measured on two cores: one device per core is a third faster than one device with two threads. A loop that is one kernel,
+    which XLA's scheduler does not interrupt at every step, is a tenth faster in large chunks and three times as fast in one long
+    log. Vectors of 512 bits make a simulation a third faster on CPUs that have them.
 
-    For the start of a program, as the command line does: it does nothing once JAX has computed something, nor where
-    JAX_NUM_CPU_DEVICES or XLA_FLAGS already say so. The bits of a simulation stay the same.
+    Call it at the start of a program, as the command line does. It has no effect once JAX has computed something, or if
+    JAX_NUM_CPU_DEVICES or XLA_FLAGS set the same. The results of a simulation are the same to the last bit.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_extra_options" not in flags:

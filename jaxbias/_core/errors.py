@@ -92,6 +92,8 @@ def show(value: Any) -> str:
         value = value.item()
     if hasattr(value, "tolist") and hasattr(value, "shape"):
         text = np.array2string(np.asarray(value), threshold=8, separator=", ")
+    elif type(value).__repr__ is object.__repr__:
+        text = f"an object of class {type(value).__name__}"  # and not where it is in memory
     else:
         text = repr(value)
     return shorten(text)

@@ -73,7 +73,7 @@ class Programs:
             self.ahead = None
 
     def keep_in(self, folder: Path | None) -> None:
-        """From now on programs are kept in this folder; None for not at all."""
+        """From now on programs are kept in this folder; with None they are not kept."""
         if folder == self.folder:
             return
         self.folder = folder

@@ -87,7 +87,7 @@ def debias(
             it, or in a log too long for that, the recommendation is the method that assumes the least.
         progress: called before each part of the work with its name, a `Progress`: a `Stage` or the name of a method, which also
             says the time left and, as soon as it is known, whether the policy fits.
-        budget: seconds that are spent on the methods in the order of their worth. A part that would probably end later is left
+        budget: seconds that are spent on the methods, the most useful first. A part that would probably end later is left
             out, and `left_out` of the result names it; a part that has begun is not interrupted.
         reading: other arguments of `read_log`.
 

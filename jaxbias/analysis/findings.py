@@ -266,7 +266,7 @@ class Analysis:
         fit: whether the policy explains the choices; None where it is not known.
         comparison: every method that applies, and why the others do not.
         evaluation: how the methods do on logs simulated at the estimates; None where they were not evaluated.
-        recommended: the method to believe, and why.
+        recommended: the recommended method, and why.
         bias: the average error of the sample means of such a log, if the recommended estimates are right.
         best: the best arm and its margin; None where fewer than two arms can be compared.
         few_pulls: what can be said of a log of 0 and 1 with very few pulls of an arm; None for any other log.

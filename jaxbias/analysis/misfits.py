@@ -9,8 +9,8 @@ from jaxbias.policy_fit.check import PolicyFit
 
 
 def find_log_causes(log: Log, policy: Any, fit: PolicyFit | None) -> tuple[LikelyCause, ...]:
-    """The likely causes; none where the policy fits or is not known. The file is read again only where there is a misfit."""
-    if fit is None or fit.fits:
+    """The likely causes; none if the policy is not known, or fits without a doubt: then the file is not read again."""
+    if fit is None or (fit.fits and not fit.doubtful):
         return ()
     try:
         columns = {} if log.read_unused is None else log.read_unused()

@@ -126,7 +126,7 @@ def _column_of(role: str, holds: str) -> Any:
 def _reading_options(
     counts: Annotated[
         bool | None,
-        _of_log("Whether a row is what an arm got in a period (pulls, and successes or a sum), and not one pull."),
+        _of_log("Each row has the pulls of an arm in a period, and their successes or the sum of their rewards."),
     ] = None,
     batch_by: Annotated[BatchBy | None, _of_log("Make a batch of the pulls of each hour, day, week or month.")] = None,
     delay: Annotated[
@@ -141,22 +141,27 @@ def _reading_options(
         _of_log("Name of the column that the policy learned from, if not the reward.", "--policy-reward", metavar="NAME"),
     ] = None,
     cluster: Annotated[
-        str | None, _of_log("Column of users, or other clusters whose rewards may be alike: wider intervals.", metavar="NAME")
+        str | None,
+        _of_log("Column with the user of each row; if the rewards of a user are alike, intervals get wider.", metavar="NAME"),
     ] = None,
-    pulls_column: _column_of("pulls", "the pulls: users, impressions, ...") = None,  # pyright: ignore  (what typer reads)
+    pulls_column: _column_of("pulls", "the pulls, such as users or impressions") = None,  # pyright: ignore  (what typer reads)
     sum_column: _column_of("sum", "the sum of the rewards") = None,  # pyright: ignore
-    successes_column: _column_of("successes", "the successes: conversions, clicks, ...") = None,  # pyright: ignore
+    successes_column: _column_of("successes", "the successes, such as conversions or clicks") = None,  # pyright: ignore
     squares_column: _column_of("squares", "the sum of the squared rewards") = None,  # pyright: ignore
     period_column: _column_of("period", "the period: a number, a date or a label") = None,  # pyright: ignore
     weight_column: _column_of("weight", "the probability of the row's arm") = None,  # pyright: ignore
     weights_column: Annotated[
         str | None,
-        _of_log("How names of columns of weights begin, before an arm's label (p_).", "--weights-prefix", metavar="TEXT"),
+        _of_log(
+            "How names of columns with weights begin, before the arm's label (p_).",
+            "--weights-prefix",
+            metavar="TEXT",
+        ),
     ] = None,
     weights: Annotated[
         str | None,
         _of_log(
-            "File with the probability of each arm by period: a column period, and one for each arm (or arm and weight).",
+            "File with the probability of each arm by period: a column period, and one column for each arm (or arm and weight).",
             metavar="FILE",
         ),
     ] = None,

@@ -9,9 +9,10 @@ import jaxbias as jb
 from jaxbias._core.cache import use_cache
 from jaxbias._core.files import check_writable, written_whole
 from jaxbias.cli.app import app
-from jaxbias.cli.options import Json, Policy, Sigma, refuse_fit, with_policy_options, with_reading_options
+from jaxbias.cli.debiasing import HOLDS
+from jaxbias.cli.options import Json, Sigma, refuse_fit, with_policy_options, with_reading_options
 from jaxbias.naming.collection import build_collection
-from jaxbias.naming.names import Opening
+from jaxbias.naming.names import Opening, PolicyName
 from jaxbias.naming.settings import COLUMNS
 from jaxbias.reporting import terminal as report
 
@@ -23,7 +24,7 @@ def _of_log(text: str, *names: str, **options: Any) -> Any:
 
 
 def _column(role: str) -> Any:
-    return Annotated[str | None, _of_log(f"Name of the column {role}.", f"--{role}-column", metavar="NAME")]
+    return Annotated[str | None, _of_log(f"Name of the column that holds {HOLDS[role]}.", f"--{role}-column", metavar="NAME")]
 
 
 @app.command(
@@ -35,8 +36,10 @@ def _column(role: str) -> Any:
 def propensities(
     given: dict[str, Any],
     reading: dict[str, Any],
-    log: Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, plain or gzipped; - for standard input.")],
-    policy: Policy,
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="A CSV, TSV or Parquet file, plain or gzipped; - for standard input.")
+    ],
+    policy: Annotated[PolicyName, typer.Option(help="The policy that chose the arms.")],
     sigma: Sigma = None,
     out: Annotated[Path | None, typer.Option(help="Write the probabilities to this CSV file.", metavar="FILE.csv")] = None,
     tolerance: Annotated[float, typer.Option(help="How far a logged probability may be from the exact one.")] = 0.01,

@@ -28,10 +28,10 @@ from jaxbias.rewards import Bernoulli, Family, Normal
 
 @public
 def batched_ols(history: History, family: Family | None = None, *, level: float = 0.95, control: int = 0) -> Estimate:
-    """Each arm's mean from the means of its batches, and its difference to a control, which a common drift does not touch.
+    """Each arm's mean from the means of its batches, and its difference to a control, which a common drift does not affect.
 
-    The intervals are right for many pulls in each batch, with probabilities that stay away from 0. The mean is an average over
-    the batches in which the arm was pulled; where the arms drift, only the differences mean the same for all of them.
+    The intervals are valid for many pulls in each batch, with probabilities that stay away from 0. The mean is an average over
+    the batches in which the arm was pulled, so if the means drift, only the differences can be compared between arms.
 
     Arguments:
         history: one trial or many, with `batch_sizes`.

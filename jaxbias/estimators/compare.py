@@ -148,7 +148,7 @@ def compare(
     interval_paths: int = ENOUGH_PATHS,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Every estimator that applies, side by side: the honest first answer for an adaptive experiment.
+    """Every estimator that applies to this log, side by side.
 
     Arguments:
         key: a `jax.random.key`.
@@ -161,9 +161,10 @@ def compare(
             `adaptive_weighting` too; without them they are replayed from the policy.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`; the
             methods that do not know of it are left out.
-        scale: of the rewards, for `confidence_sequence`, where the family does not say it.
-        num_paths: that `mean_matching` simulates at each mean vector; `bias_corrected` and `guarded_shrinkage` at most 2,048.
-        interval_paths: that `test_inversion` simulates, whose intervals these methods share.
+        scale: of the rewards, for `confidence_sequence`, if the family does not have it.
+        num_paths: paths that `mean_matching` simulates at each mean vector; `bias_corrected` and `guarded_shrinkage` simulate at
+            most 2,048.
+        interval_paths: paths that `test_inversion` simulates; its intervals are those of these methods too.
         progress: called with the name of each method before it runs; an `ArgumentError` that it raises leaves the method out.
 
     >>> import jax, jaxbias as jb

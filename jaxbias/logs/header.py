@@ -140,7 +140,7 @@ def find_count_columns(file: str, header: Sequence[str], renames: Mapping[str, s
             column = header[matches[0]]
             notes += [Note(NoteKind.COLUMN_MATCHED, {"column": column, "name": name})] if column != name else []
         elif (role in renames and name) or role == "arm":
-            raise _absent(file, header, role, name)
+            raise _absent(file, header, role, name, counts=True)
     _check_count_columns(file, header, found)
     _refuse_shared(file, header, found)
     return found, notes
@@ -233,13 +233,16 @@ def _ambiguous(file: str, matches: list[str], role: str) -> LogError:
     )
 
 
-def _absent(file: str, header: Sequence[str], role: str, wanted: str) -> LogError:
-    pulls = [*positions(header, "pulls"), *synonym_positions(header, "pulls")]
+def _absent(file: str, header: Sequence[str], role: str, wanted: str, counts: bool = False) -> LogError:
+    pulls = [] if counts else [*positions(header, "pulls"), *synonym_positions(header, "pulls")]
 
     def remedy(name: NameOf) -> str:
-        counts = f"if {quote(header[pulls[0]])} counts pulls, give {name('counts')}, or " if pulls and role == "reward" else ""
-        argument = role if role == "cluster" else f"columns.{role}"
-        return f"{counts}choose one of them with {name(argument)}"
+        choose = f"choose one of them with {name(role if role == 'cluster' else f'columns.{role}')}"
+        if pulls and role == "reward":
+            return f"if {quote(header[pulls[0]])} counts pulls, give {name('counts')}, or {choose}"
+        if pulls and role == "arm" and not positions(header, "reward"):
+            return f"{choose}, and if {quote(header[pulls[0]])} counts pulls, give {name('counts')} too"
+        return choose
 
     return LogError(
         role if role == "cluster" else f"columns.{role}",

@@ -69,8 +69,8 @@ class BasePolicy:
         unit_rewards: whether rewards count as successes, so that they must be from 0 to 1.
         is_adaptive: whether the choices depend on the rewards.
         noise_settings: the settings that say how random the choices are, which `fit_settings` can estimate.
-        shift_invariant: whether adding one number to every reward changes no log-probability; a class says so for itself, not for
-            its subclasses.
+        shift_invariant: whether adding one number to every reward changes no log-probability; each class declares it for
+            itself; it is not inherited.
         records_draws: whether it draws a value for every arm and pulls the largest: then it has `draw`, `choose` and `given`.
     """
 

@@ -22,8 +22,8 @@ class IndexPolicy(StatisticsPolicy):
     A subclass writes `index` and has the settings `tau` and `ties`.
 
     Attributes:
-        own_index: whether the index of an arm depends on that arm's pulls and rewards alone; a class says so for itself, not for
-            its subclasses.
+        own_index: whether the index of an arm depends on that arm's pulls and rewards alone; each class declares it
+            for itself; it is not inherited.
     """
 
     tau: Any

@@ -14,7 +14,7 @@ import numpy as np
 from jaxbias.history import History
 from jaxbias.policies import Policy, check_policy
 from jaxbias.policy_fit.alternatives import Alternative, Cause, Replay, replay
-from jaxbias.policy_fit.check import explains
+from jaxbias.policy_fit.check import DOUBTFUL, explains
 from jaxbias.policy_fit.context import context_alternatives
 from jaxbias.policy_fit.refits import refitted_alternatives
 from jaxbias.policy_fit.timing import timing_alternatives
@@ -50,7 +50,7 @@ class LikelyCause:
 
 
 def find_causes(history: History, policy: Policy, columns: Mapping[str, np.ndarray] | None = None) -> tuple[LikelyCause, ...]:
-    """The likely causes of a misfit, the likeliest first; empty where the log fits the policy.
+    """The likely causes of a misfit, the likeliest first; empty if the log fits the policy and is not unusual for it.
 
     What is tried: every size of a batch and every delay up to half the log; a warm-up of equal allocation; a floor; other values
     of the policy's noise, of its prior and of each of its other settings; and each of the columns that the policy does not use.
@@ -69,7 +69,7 @@ def find_causes(history: History, policy: Policy, columns: Mapping[str, np.ndarr
     (<Cause.FLOOR: 'floor'>, True)
     """
     declared = replay(history, check_policy(policy, history.num_arms))
-    if history.allocation == "shares" or not len(declared.steps) or explains(declared.arms, declared.log_probs):
+    if history.allocation == "shares" or not len(declared.steps) or explains(declared.arms, declared.log_probs, DOUBTFUL):
         return ()
     base, best = declared.score(declared.log_probs), {}
     for alternative in _alternatives(declared, columns or {}):

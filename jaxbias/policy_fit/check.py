@@ -34,6 +34,7 @@ ENOUGH = 5.0  # variance of a bin's count from which it is taken as Normal
 EXACT = 1e-9  # of the expected total: a deviation below it is rounding
 TINY = 1e-300  # in place of a probability of 0, which has no logarithm
 UNLIKELY = 1e-3  # a p-value below this is called a misfit: a log that fits is accused once in five hundred times (two tests)
+DOUBTFUL = 1e-2  # below this the log is called unusual for the policy: a right one is in one of fifty logs (two tests)
 MOST_SURPRISING = 5  # steps that are shown
 
 
@@ -99,6 +100,11 @@ class PolicyFit(NamedTuple):
         """Whether nothing speaks against the policy."""
         return self.verdict in (Verdict.FITS, Verdict.NOTHING_TO_CHECK)
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the log is unusual for the policy, though not so much that it is called a misfit."""
+        return self.verdict == Verdict.FITS and min(self.p_value, self.calibration_p_value) < DOUBTFUL
+
 
 @public
 def check_fit(key: PRNGKeyArray, history: History, policy: Policy) -> PolicyFit:
@@ -159,8 +165,11 @@ def _replay(policy: BasePolicy, history: History, steps: np.ndarray, arms: np.nd
     return log_probs[steps]
 
 
-def explains(arms: np.ndarray, log_probs: np.ndarray) -> bool:
-    """Whether choices can be draws from these log-probabilities, (choices, arms): as `check_fit`, with a Normal total."""
+def explains(arms: np.ndarray, log_probs: np.ndarray, least: float = UNLIKELY) -> bool:
+    """Whether choices can be draws from these log-probabilities, (choices, arms): as `check_fit`, with a Normal total.
+
+    `least` is the p-value below which they are not.
+    """
     probs = np.exp(log_probs)
     safe = np.where(probs > 0, log_probs, 0)
     chosen = np.take_along_axis(log_probs, arms[:, None], axis=1)[:, 0]
@@ -170,7 +179,7 @@ def explains(arms: np.ndarray, log_probs: np.ndarray) -> bool:
     equal = abs(total - expected) <= 1e-5 * max(1.0, abs(total))  # as where every choice is certain, or all are equally likely
     p_value = 1.0 if equal else _two_sided(total, np.zeros(0), expected, deviation)
     impossible = int(np.sum(~(chosen > -np.inf)))
-    return _verdict(len(arms), impossible, p_value, _worst(_calibrate(probs, arms))) == Verdict.FITS
+    return _verdict(len(arms), impossible, p_value, _worst(_calibrate(probs, arms)), least) == Verdict.FITS
 
 
 def _check_shares(history: History, steps: np.ndarray, arms: np.ndarray, probs: np.ndarray) -> PolicyFit:
@@ -203,12 +212,12 @@ def _by_batch(batch: np.ndarray, values: np.ndarray) -> np.ndarray:
     return summed
 
 
-def _verdict(choices: int, impossible: int, p_value: float, calibration_p_value: float) -> Verdict:
+def _verdict(choices: int, impossible: int, p_value: float, calibration_p_value: float, least: float = UNLIKELY) -> Verdict:
     if impossible:
         return Verdict.IMPOSSIBLE
     if choices == 0:
         return Verdict.NOTHING_TO_CHECK
-    return Verdict.UNLIKELY if min(p_value, calibration_p_value) < UNLIKELY else Verdict.FITS
+    return Verdict.UNLIKELY if min(p_value, calibration_p_value) < least else Verdict.FITS
 
 
 def _redraw(key: PRNGKeyArray, probs: np.ndarray, log_probs: np.ndarray, expected: float, variance: float) -> np.ndarray:

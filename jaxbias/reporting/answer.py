@@ -140,13 +140,19 @@ def _policy(analysis: "Analysis") -> str:
         )
     if fit.verdict == Verdict.NOTHING_TO_CHECK:
         return f"Every pull was forced, so {name} could not be checked."
+    if fit.doubtful:
+        chance = p_value(min(fit.p_value, fit.calibration_p_value))
+        return f"The log is unusual for the declared policy {name} ({chance}), so check its settings, batches and delays."
     return f"The log fits the declared policy {name}." if fit.fits else ""
 
 
 def _method(analysis: "Analysis") -> str:
     recommended = analysis.recommended
+    if recommended.method == "sample_mean" and recommended.evaluated is not None:
+        logs = f"{recommended.evaluated.num_trials:,} simulated logs like this one"
+        return f"The estimates are the raw means, as no method was better on {logs}."
     said = f"The estimates are those of {recommended.method}"
-    if recommended.evaluated is not None and recommended.method != "sample_mean":
+    if recommended.evaluated is not None:
         ratio = f"{recommended.evaluated.error / recommended.evaluated.naive_error:.0%}"
         logs = f"{recommended.evaluated.num_trials:,} simulated logs like this one"
         return f"{said}, whose error was {ratio} of the raw means' on {logs}."
@@ -160,7 +166,10 @@ def _raw_means(analysis: "Analysis") -> str:
     if not low and not high:
         return "The raw means of such a log are right on average."
     parts = [_count_means(analysis, arms, word) for arms, word in ((low, "low"), (high, "high")) if arms]
-    return f"In such a log {join(parts)} on average."
+    bias = np.asarray(analysis.bias.bias, np.float64)
+    arm = int(np.nanargmax(np.abs(bias)))
+    most = number(abs(bias[arm]), float(analysis.estimate.stderr[arm]))
+    return f"In such a log {join(parts)} on average, by {most} at most."
 
 
 def _count_means(analysis: "Analysis", arms: Sequence[int], word: str) -> str:

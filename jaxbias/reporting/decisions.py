@@ -16,10 +16,20 @@ FIGURES = ("difference", "lower", "upper", "p_value", "p_adjusted", "lift", "lif
 
 def decision_sentences(analysis: "Analysis") -> list[str]:
     """What the log says for a decision."""
+    return list(titled_decisions(analysis).values())
+
+
+def titled_decisions(analysis: "Analysis") -> dict[str, str]:
+    """The same, each sentence with what it is about."""
     found = analysis.decisions
     if found is None:
-        return []
-    return [sentence for sentence in (_control(analysis, found), _best(analysis, found), _earned(found)) if sentence]
+        return {}
+    said = {
+        "Against the control": _control(analysis, found),
+        "Best arm": _best(analysis, found),
+        "Policy earnings": _earned(found),
+    }
+    return {title: sentence for title, sentence in said.items() if sentence}
 
 
 class AgainstControl(NamedTuple):
@@ -113,6 +123,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}%" if abs(share) >= 1 else f"{100 * share:.1f}%"
 
 
+def signed_lift(share: float) -> str:
+    """Such as +45.2% or +188%; a dash where there is none."""
+    return NONE if np.isnan(share) else ("+" if share >= 0 else "") + _percent(share)
+
+
 def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
     """One row for each arm but the control."""
     found = analysis.decisions
@@ -124,7 +139,7 @@ def contrast_rows(analysis: "Analysis") -> list[dict[str, Any]]:
             continue
         values = {name: float(np.asarray(getattr(table, name))[arm]) for name in (*FIGURES, "stderr")}
         known = not np.isnan(values["difference"])
-        lift = NONE if np.isnan(values["lift"]) else f"{100 * values['lift']:+.1f}%"
+        lift = signed_lift(values["lift"])
         ends = "" if np.isnan(values["lift"]) else f"[{_percent(values['lift_lower'])}, {_percent(values['lift_upper'])}]"
         chance = lambda name, values=values: NONE if np.isnan(values[name]) else probability(values[name])
         rows.append(

@@ -26,10 +26,11 @@ def delay_sentence(analysis: Analysis) -> str:
     if found is None:
         return ""
     never = f"; {count(found.never)} had not arrived at the end" if found.never else ""
-    said = f"Rewards came late, by {found.median:g} steps at the median and {count(found.largest)} at most{never}"
+    by = f"{found.median:g} steps at the median and {count(found.largest)} at most"
+    by = f"{found.median:g} steps" if found.median == found.largest else by
+    said = f"Rewards came late, by {by}{never}. The correction assumes that the delay does not depend on the arm or on the reward"
     clear = {"the arm": found.by_arm, "the reward": found.by_reward}
     broken = [f"{name} (p = {probability(value)})" for name, value in clear.items() if value < CLEAR]
-    assumed = "when a reward arrives is taken as given, and must not depend on the arm or on the reward"
     if broken:
-        return f"{said}: {assumed}. In this log it does depend on {' and on '.join(broken)}: corrected means may be off."
-    return f"{said}: {assumed}; nothing in this log speaks against it."
+        return f"{said}. In this log it does depend on {' and on '.join(broken)}: corrected means may be off."
+    return f"{said}; nothing in this log speaks against that."

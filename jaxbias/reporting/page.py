@@ -1,5 +1,6 @@
 """The analysis of one log as a page: a single file that needs no network, no scripts and no other file."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,12 @@ from jaxbias.reporting.plots import (
     to_svg,
 )
 from jaxbias.reporting.provenance import describe_provenance
-from jaxbias.reporting.sentences import describe_distrust, fit_sentence, recommendation_sentence, sentences
+from jaxbias.reporting.sentences import describe_distrust, fit_sentence, recommendation_sentence, titled_sentences
 from jaxbias.reporting.statuses import describe_doubts
 from jaxbias.reporting.templating import render_template
 from jaxbias.reporting.weights import ratio_table, wrong_weights_table
+
+ASIDES = re.compile(r"(\[[^][a-zA-Z]*\]|\(adjusted p[^)]*\))")  # intervals and p-values in the answer
 
 
 def write_report(analysis: Analysis, out: str | Path, *, command: str | None = None) -> None:
@@ -73,16 +76,19 @@ def _words(analysis: Analysis) -> dict[str, Any]:
     """The answer, what it rests on, the other findings, and the short answers of the evidence."""
     distrust, causes, fits = describe_distrust(analysis), cause_sentences(analysis.causes), fit_sentence(analysis)
     recommendation = recommendation_sentence(analysis)
-    elsewhere = {*distrust, *causes, fits, recommendation}
+    elsewhere = {*distrust, fits, recommendation, *(() if analysis.trusted else causes)}
+    findings = {
+        title: [sentence for sentence in said if sentence not in elsewhere] for title, said in titled_sentences(analysis).items()
+    }
     num_arms = len(analysis.labels)
     return {
         "name": plain_text(analysis.log.name),
         "rows": f"{count(analysis.log.history.num_steps)} pulls",
         "arms": f"{count(num_arms)} arm{'' if num_arms == 1 else 's'}",
-        "answer": plain_text(answer_sentence(analysis)),
+        "answer": _with_asides(plain_text(answer_sentence(analysis))),
         "basis": _plain_texts(basis_sentences(analysis)),
         "reasons": _plain_texts([*distrust, *causes]),
-        "findings": _plain_texts(sentence for sentence in sentences(analysis) if sentence not in elsewhere),
+        "findings": {title: _plain_texts(kept) for title, kept in findings.items() if kept},
         "assumed": _plain_texts(warnings_of(analysis)),
         "fit_sentence": plain_text(fits),
         "recommendation": plain_text(recommendation),
@@ -112,6 +118,11 @@ def _tables(analysis: Analysis) -> dict[str, Any]:
         "diagnostics": [diagnostics_table(analysis, method) for method in analysis.comparison.estimates],
         "drift": drift_table(analysis),
     }
+
+
+def _with_asides(text: str) -> list[tuple[str, bool]]:
+    """The parts of a sentence, and whether each is an interval or a p-value, which the page shows in lighter letters."""
+    return [(part, number % 2 == 1) for number, part in enumerate(ASIDES.split(text)) if part]
 
 
 def _plain_texts(texts: Any) -> list[str]:

@@ -31,9 +31,8 @@ def _fit(analysis: Analysis) -> str:
         return "Not known: every pull was forced"
     if fit.verdict == Verdict.IMPOSSIBLE:
         return "No: it never makes some of these choices"
-    return (
-        f"{'Yes' if fit.fits else 'No'} ({p_value(min(fit.p_value, fit.calibration_p_value) if not fit.fits else fit.p_value)})"
-    )
+    word = "Unusual" if fit.doubtful else "Yes" if fit.fits else "No"
+    return f"{word} ({p_value(fit.p_value if word == 'Yes' else min(fit.p_value, fit.calibration_p_value))})"
 
 
 def _ratio(analysis: Analysis) -> str:
@@ -47,6 +46,8 @@ def _evaluation(analysis: Analysis) -> str:
     found = analysis.recommended.evaluated
     if found is None:
         return "Not measured"
+    if analysis.recommended.method == "sample_mean":
+        return "No method was better than the raw means"
     return f"{analysis.recommended.method} has {found.error / found.naive_error:.0%} of the raw means' error"
 
 

@@ -41,7 +41,7 @@ def plan_rows(plan: "Plan") -> list[list[str]]:
 
 def plan_sentences(plan: "Plan") -> list[str]:
     """Which numbers of steps reach the goals, what the difference is, and which designs have logs without an interval."""
-    found = [describe_target(target) for target in plan.targets]
+    found = [describe_target(target, plan) for target in plan.targets]
     who = "the best arm and the second best" if plan.control is None else f"the best of the other arms and arm {plan.control}"
     points = f", at {count(len(plan.mean))} mean vectors" if len(plan.mean) > 1 else ""
     power = f"power at p < {given(round(1 - plan.level, 6))}"
@@ -58,7 +58,7 @@ def plan_answer(plan: "Plan") -> str:
     """The goal reached with the fewest steps; without goals, the design that loses least and the one that teaches most."""
     reached = [target for target in plan.targets if target.steps is not None]
     if plan.targets:
-        return describe_target(min(reached, key=lambda target: target.steps or 0) if reached else plan.targets[0])
+        return describe_target(min(reached, key=lambda target: target.steps or 0) if reached else plan.targets[0], plan)
     known = [design for design in plan.designs if np.isfinite(design.half_width)]
     if not known:
         return "No design has an interval of the difference."
@@ -71,15 +71,26 @@ def plan_answer(plan: "Plan") -> str:
     return f"{first}; {sharpest.policy} with {count(sharpest.steps)} steps teaches most: {width}."
 
 
-def describe_target(target: "Target") -> str:
-    """One goal: the number of steps, or how far the most steps came."""
+def describe_target(target: "Target", plan: "Plan") -> str:
+    """One goal: the number of steps with what was measured there, or how far the most steps came."""
     word = {"half_width": "a half-width", "power": "a power"}[target.figure]
     goal = f"{word} of {given(target.goal)}"
     if target.steps is None:
         most = f"with {count(target.largest)} steps, the most that were tried, it is {number(target.at_largest)}"
         return f"{target.policy} does not reach {goal}: {most}."
     below = f"; {count(target.lower)} are too few" if target.lower else ""
-    return f"{target.policy} needs {count(target.steps)} steps for {goal}{below}."
+    return f"{target.policy} needs {count(target.steps)} steps for {goal}{_measured(target, plan)}{below}."
+
+
+def _measured(target: "Target", plan: "Plan") -> str:
+    """The figure of the design that reaches a goal."""
+    unit = "%" if target.figure in PERCENT else ""
+    scale = 100 if unit else 1
+    for design in plan.designs:
+        if (design.policy, design.steps) == (target.policy, target.steps):
+            value, stderr = (scale * getattr(design, name) for name in (target.figure, f"{target.figure}_stderr"))
+            return f" (measured: {figure(value, stderr, unit=unit)})"
+    return ""
 
 
 def write_plan(plan: "Plan", out: str | Path, *, command: str | None = None) -> None:

@@ -18,10 +18,10 @@ WHY_PREFERRED = {
     "data_splitting": "it uses the held-out rewards, which the policy did not see",
 }
 WEIGHTS_ENOUGH = (
-    "it needs the weights with which the arms were chosen and nothing else, and the pulls agree with those in the log (by rule: "
+    "it needs only the weights with which the arms were chosen, and the pulls agree with those in the log (chosen by rule: "
     "without a policy that fits, no logs like this one can be simulated to evaluate the methods on)"
 )
-MATCHING_ALONE = "it needs the policy and neither noise in its choices nor a record of their probabilities"
+MATCHING_ALONE = "it needs only the policy: the choices need not be random, nor their probabilities logged"
 
 
 def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
@@ -55,7 +55,7 @@ def describe_reason(recommended: Recommendation, labels: Sequence[str]) -> str:
 def _without_policy(recommended: Recommendation, otherwise: str) -> str:
     if METHODS[recommended.method].needs_policy:
         return "no method that needs no policy was tried"
-    means = f"; its intervals are the honest ones, and the means of {recommended.means_from} have less error than its own"
+    means = f"; its intervals are valid, and the means of {recommended.means_from} have less error than its own"
     return otherwise + (means if recommended.means_from else "")
 
 
@@ -89,5 +89,5 @@ def _describe_pulls(recommended: Recommendation, labels: Sequence[str]) -> list[
     parts = [f"it converged for every arm; the least pulled has {count_pulls(recommended.least_pulls)}{caution}"]
     if (loss := recommended.weighting_loss) is not None:
         pulls = f"the {count_pulls(loss.pulls)} of {quote(labels[loss.arm])}"
-        parts.append(f"propensity weighting would make {pulls} worth {sample_size(loss.effective)}")
+        parts.append(f"with propensity weighting {pulls} would count as {sample_size(loss.effective)}")
     return parts

@@ -9,7 +9,7 @@ from jaxbias.estimators.estimate import Status
 from jaxbias.policy_fit.check import PolicyFit, Verdict
 from jaxbias.reporting.causes import cause_sentences
 from jaxbias.reporting.clusters import cluster_sentence
-from jaxbias.reporting.decisions import decision_sentences
+from jaxbias.reporting.decisions import titled_decisions
 from jaxbias.reporting.drift import drift_sentence
 from jaxbias.reporting.formatting import count, count_pulls, figure, interval, level, number, p_value, probability, unit_mean
 from jaxbias.reporting.labels import MOST_NAMED, join, name_arms, name_some, policy_title, quote
@@ -19,16 +19,35 @@ from jaxbias.reporting.statuses import doubt_sentence
 from jaxbias.reporting.weights import DO_NOT_RELY, not_given_sentence, ratio_sentence, weights_sentences
 
 NOT_TRUSTED = "Do not rely on results that use the policy."
+CHECK_THE_POLICY = "Check the policy's settings, and whether choices were made in batches or rewards came late."
 
 
 def sentences(analysis: Analysis, name_of: NameOf = str) -> list[str]:
     """What the analysis found; `name_of` says how the reader calls an argument of the library."""
-    found = [fit_sentence(analysis), *cause_sentences(analysis.causes, name_of)]
-    found += [delay_sentence(analysis), policy_reward_sentence(analysis), recommendation_sentence(analysis)]
-    found += [best_sentence(analysis), *decision_sentences(analysis), bias_sentence(analysis), *weights_sentences(analysis)]
-    found += [edge_sentence(analysis), doubt_sentence(analysis), carried_sentence(analysis), few_sentence(analysis)]
-    found += [drift_sentence(analysis), cluster_sentence(analysis), budget_sentence(analysis)]
-    return [sentence for sentence in found if sentence]
+    return [sentence for said in titled_sentences(analysis, name_of).values() for sentence in said]
+
+
+def titled_sentences(analysis: Analysis, name_of: NameOf = str) -> dict[str, list[str]]:
+    """The same, by what the sentences are about."""
+    found = {
+        "Policy": [fit_sentence(analysis)],
+        "Likely cause": cause_sentences(analysis.causes, name_of),
+        "Late rewards": [delay_sentence(analysis)],
+        "Two rewards": [policy_reward_sentence(analysis)],
+        "Method": [recommendation_sentence(analysis)],
+        "Lead": [best_sentence(analysis)],
+        **{title: [sentence] for title, sentence in titled_decisions(analysis).items()},
+        "Bias of raw means": [bias_sentence(analysis)],
+        "Logged weights": weights_sentences(analysis),
+        "Rewards at one end": [edge_sentence(analysis)],
+        "Not reliable": [doubt_sentence(analysis)],
+        "Influential rows": [carried_sentence(analysis)],
+        "Few pulls": [few_sentence(analysis)],
+        "Change over time": [drift_sentence(analysis)],
+        "Clusters": [cluster_sentence(analysis)],
+        "Left out": [budget_sentence(analysis)],
+    }
+    return {title: kept for title, said in found.items() if (kept := [sentence for sentence in said if sentence])}
 
 
 def budget_sentence(analysis: Analysis) -> str:
@@ -61,11 +80,15 @@ def fit_sentence(analysis: Analysis | Checked) -> str:
     total = f"{total}, where {figure(fit.expected, fit.deviation)} is expected"
     if fit.verdict == Verdict.UNLIKELY:
         return (
-            f"The log does not look like {name}'s: {total}, and its choices are off in a way that chance makes "
-            f"with probability {probability(max(min(fit.p_value, fit.calibration_p_value), 1e-12))} at most. {NOT_TRUSTED}"
+            f"The log does not look like {name}'s: {total}, and its choices differ from the policy's in a way "
+            f"that has a probability of at most {probability(max(min(fit.p_value, fit.calibration_p_value), 1e-12))} by chance. "
+            f"{NOT_TRUSTED}"
         )
     if fit.deviation == 0:
         return f"The choices are those of {name}, every one of {count(fit.choices)}."
+    if fit.doubtful:
+        chance = p_value(min(fit.p_value, fit.calibration_p_value))
+        return f"The choices are unusual for {name}, though possible ({chance}): {total}. {CHECK_THE_POLICY}"
     return f"The choices fit {name}: {total} ({p_value(fit.p_value)})."
 
 
@@ -125,9 +148,9 @@ def bias_sentence(analysis: Analysis) -> str:
         return ""
     words = ("too low", "too high", f"within {CLEAR} standard errors of right")
     groups = zip(signs_of(analysis.bias.bias, analysis.bias.stderr), words, strict=True)
-    parts = [f"{name_arms(analysis.labels, arms)} {word}" for arms, word in groups if arms]
+    parts = [f"{word} for {name_arms(analysis.labels, arms)}" for arms, word in groups if arms]
     return (
-        f"If these estimates are right, the sample means of such a log are on average: {'; '.join(parts)} "
+        f"If these estimates are right, the sample mean of such a log is on average {'; '.join(parts)} "
         f"(from {count(analysis.bias.num_trials)} simulated logs)."
     )
 

@@ -15,6 +15,7 @@ from jaxbias.evaluation.figures import THIRDS, Evaluation, MethodFigures
 from jaxbias.planning.results import Plan
 from jaxbias.reporting.answer import answer_sentence, basis_sentences
 from jaxbias.reporting.bias import bias_sentences, source_sentences
+from jaxbias.reporting.decisions import signed_lift
 from jaxbias.reporting.extremes import describe_rest, shown_arms
 from jaxbias.reporting.formatting import NONE, average_count, count, figure, interval, level, number, probability, share_decimals
 from jaxbias.reporting.grids import Grid, Shown
@@ -132,7 +133,7 @@ def _(result: Plan) -> Shown:
 
 def _contrast_row(arm: str, control: int, row: dict[str, float]) -> list[str]:
     chances = [NONE if np.isnan(row[name]) else probability(row[name]) for name in ("p_value", "p_adjusted")]
-    against, lift = "best" if control < 0 else str(control), NONE if np.isnan(row["lift"]) else f"{row['lift']:+.1%}"
+    against, lift = "best" if control < 0 else str(control), signed_lift(row["lift"])
     ends = interval(row["lower"], row["upper"], row["stderr"])
     return [arm, against, figure(row["difference"], row["stderr"]), ends, *chances, lift]
 

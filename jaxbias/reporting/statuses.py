@@ -44,4 +44,4 @@ def doubt_sentence(analysis: Analysis) -> str:
         f"{quote(analysis.labels[arm])} ({describe_status(analysis, analysis.recommended.method, int(arm))})"
         for arm in np.flatnonzero(~np.asarray(analysis.estimate.converged))
     ]
-    return f"Not to be believed: {', '.join(doubtful)}." if doubtful else ""
+    return f"Not reliable: {', '.join(doubtful)}." if doubtful else ""

@@ -93,14 +93,13 @@ def row_name(log: Log, row: int) -> str:
 
 def _with_weights(analysis: Analysis) -> list[str]:
     can = (
-        "What the weights can correct: the means, by weighting (adaptive_weighting), whatever the policy looked at, if they are "
-        "the probabilities with which each arm could be pulled. Honest intervals: those of adaptive_weighting in a long log in "
-        "which no arm's weights all but vanish, and those of confidence_sequence in any log whose policy looked at nothing but "
-        "past pulls and rewards."
+        "If the logged weights are the probabilities with which the arms were chosen, adaptive_weighting corrects the means, "
+        "whatever the policy looked at. Its intervals are valid in a long log in which no arm's weights come close to zero, and "
+        "those of confidence_sequence in any log whose policy looked at nothing but past pulls and rewards."
     )
     cannot = (
-        "What they cannot: without the policy no log like this one can be simulated, so the methods were not evaluated and the "
-        "method was chosen by rule, and the bias of the sample means is not known."
+        "Without the policy no log like this one can be simulated, so the methods were not evaluated, the method was chosen by "
+        "rule, and the bias of the sample means is not known."
     )
     return [can, cannot, _why_not_weighted(analysis), _context_sentence(analysis, "breaks confidence_sequence and shrinkage")]
 
@@ -129,9 +128,9 @@ def _why_not_weighted(analysis: Analysis) -> str:
 
 def _without_weights(analysis: Analysis) -> list[str]:
     assumed = (
-        "Without the policy and without its weights no method corrects the means. What is left: shrinkage, whose means have less "
-        "error than the sample means, and confidence_sequence, whose intervals hold at every step. Both assume that an arm's "
-        "rewards have one mean throughout, and that the policy looked at nothing but past pulls and rewards."
+        "Without the policy and without its weights no method corrects the means. You can still use shrinkage, whose means "
+        "have less error than the sample means, and confidence_sequence, whose intervals hold at every step. Both assume that an "
+        "arm's rewards have one mean throughout, and that the policy looked at nothing but past pulls and rewards."
     )
     recorded = ""
     if analysis.log.propensity is not None:

@@ -101,7 +101,7 @@ def test_an_analysis_of_the_second_reward(log):
     assert (document["policy_reward"]["column"], document["delays"]) == ("clicked", None)
     late = dataclasses.replace(found, delays=DelayCheck(median=3.0, largest=9, never=2, by_arm=1e-6, by_reward=0.4))
     assert "In this log it does depend on the arm" in delay_sentence(late)
-    assert "nothing in this log speaks against it" in delay_sentence(
+    assert "nothing in this log speaks against that" in delay_sentence(
         dataclasses.replace(late, delays=late.delays._replace(by_arm=0.2))
     )
 

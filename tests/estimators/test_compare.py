@@ -58,6 +58,25 @@ def test_what_does_not_apply_says_why():
     assert len(frame) == 6 * len(table.estimates)
 
 
+class Waiting:
+    """Two functions and no variance: what the page on families of one's own begins with."""
+
+    def sample(self, key, mean):
+        return mean * jax.random.exponential(key)
+
+    def log_prob(self, reward, mean):
+        return -reward / mean - jnp.log(mean)
+
+
+def test_methods_that_need_a_variance_are_left_out_of_a_family_without_one():
+    history = jb.simulate(jax.random.key(0), jb.Greedy(), Waiting(), [2.0, 1.0], num_steps=12)
+    shrinking = ("shrinkage", "bias_corrected", "guarded_shrinkage")
+    found = jb.compare(jax.random.key(1), history, jb.Greedy(), Waiting(), methods=("sample_mean", *shrinking))
+    assert list(found.estimates) == ["sample_mean"]
+    words = "family is an object of class Waiting; it must be a reward family with a method variance(mean), for shrinkage"
+    assert {name: str(error) for name, error in found.reasons.items()} == dict.fromkeys(shrinking, words)
+
+
 def test_an_arm_never_pulled_is_not_estimable():
     history = jb.History(arms=jnp.array([0, 0, 0]), rewards=jnp.array([0.5, 0.2, 0.1]), num_arms=2)
     table = jb.compare(jax.random.key(1), history, jb.Greedy(tau=1.0), jb.Normal(), methods=["sample_mean", "mean_matching"])

@@ -257,6 +257,14 @@ MALFORMED = [
         "{name} has no column 'arm'; its columns are variant, reward; choose one of them with <columns.arm>",
     ),
     Case(
+        "neither arm nor reward, but counts",
+        b"version,sessions,purchases\na,54,2\n",
+        (
+            "{name} has no column 'arm'; its columns are version, sessions, purchases; choose one of them with <columns.arm>, "
+            "and if 'sessions' counts pulls, give <counts> too"
+        ),
+    ),
+    Case(
         "no reward",
         b"arm,revenue\na,1\n",
         ("{name} has no column 'reward'; its columns are arm, revenue; choose one of them with <columns.reward>"),

@@ -13,6 +13,7 @@ from jaxbias.estimators.inversion.question import ask, weigh
 from jaxbias.estimators.inversion.together import PLACES, invert_together, pool_anchors
 from jaxbias.planning import entry
 from jaxbias.planning.measuring import average
+from jaxbias.planning.results import Target
 from jaxbias.reporting.planning import plan_answer
 
 KEY, MEAN, FAMILY = jax.random.key(0), [1.0, 0.0], jb.Normal(sigma=1.0)
@@ -129,6 +130,13 @@ def test_printed_and_as_a_frame(found):
     page = jb.reporting.render_plan(dataclasses.replace(found, designs=found.designs[:1]), "jaxbias plan <x>")
     assert "&lt;x&gt;" in page
     assert page.count("<tr>") == 2
+
+
+def test_the_answer_for_a_goal_has_what_was_measured_there(found):
+    design = found.designs[0]._replace(power=0.828, power_stderr=0.053)
+    target = Target(design.policy, "power", 0.8, design.steps, design.steps, 0.828, 10)
+    answer = plan_answer(dataclasses.replace(found, designs=(design,), targets=(target,)))
+    assert answer == "greedy needs 20 steps for a power of 0.8 (measured: 82.8% ± 5.3); 10 are too few."
 
 
 def test_policies_of_a_list_have_the_names_of_their_classes():

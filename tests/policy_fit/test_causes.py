@@ -134,6 +134,18 @@ def test_a_right_policy_has_no_causes():
             assert find_causes(run(policy, seed), policy) == ()
 
 
+def test_a_log_that_is_only_unusual_has_causes_too():
+    """A delay that was left out, and that the check alone does not find: p = 0.0015."""
+    found = jb.simulate(jax.random.key(9), jb.Thompson(), jb.Normal(), [1.0, 0.5], num_steps=100, delay=8)
+    history = jb.History(arms=found.arms, rewards=found.rewards, num_arms=2)
+    fit = jb.check_fit(jax.random.key(0), history, jb.Thompson())
+    assert fit.fits
+    assert fit.doubtful
+    settings = {cause.cause: cause.settings for cause in find_causes(history, jb.Thompson())}
+    assert settings[Cause.DELAY] == {"delay": 8}
+    assert settings.keys() == {Cause.DELAY, Cause.BATCHES}
+
+
 def test_causes_of_batches_that_are_known():
     """Rewards that came a batch late, in counts."""
     policy, random = jb.Thompson(), np.random.default_rng(0)

@@ -12,8 +12,13 @@ from jaxbias.analysis.findings import Assumed, Assumption, Distrust, Reason, Rec
 from jaxbias.estimators.estimate import Status
 from jaxbias.estimators.registry import FALLBACKS, METHODS, PREFERRED
 from jaxbias.logs.notes import Note, NoteKind
+from jaxbias.policy_fit.alternatives import Cause
+from jaxbias.policy_fit.causes import LikelyCause
+from jaxbias.reporting.answer import basis_sentences
 from jaxbias.reporting.assumptions import describe_assumption, warnings_of
 from jaxbias.reporting.documents import debias_document, to_json
+from jaxbias.reporting.page import render_report
+from jaxbias.reporting.page_answers import short_answers
 from jaxbias.reporting.recommendation import describe_reason
 from jaxbias.reporting.sentences import bias_sentence, describe_distrust, few_sentence, fit_sentence, sentences
 from jaxbias.reporting.statuses import WORDS, describe_doubts, describe_status, doubt_sentence
@@ -59,17 +64,31 @@ def test_the_words_follow_the_numbers(whole):
 @pytest.mark.parametrize(
     ("bias", "stderr", "words"),
     [
-        ([-0.1, 0.1, 0.0], [0.01, 0.01, 0.01], "'A' too low; 'B' too high; 'C' within 3 standard errors of right"),
-        ([0.1, 0.1, 0.1], [0.01, 0.01, 0.01], "'A', 'B' and 'C' too high"),
-        ([np.nan, 0.01, 0.02], [np.nan, 0.01, 0.01], "'B' and 'C' within 3 standard errors of right"),
+        ([-0.1, 0.1, 0.0], [0.01, 0.01, 0.01], "too low for 'A'; too high for 'B'; within 3 standard errors of right for 'C'"),
+        ([0.1, 0.1, 0.1], [0.01, 0.01, 0.01], "too high for 'A', 'B' and 'C'"),
+        ([np.nan, 0.01, 0.02], [np.nan, 0.01, 0.01], "within 3 standard errors of right for 'B' and 'C'"),
     ],
 )
 def test_a_bias_may_have_either_sign(whole, bias, stderr, words):
     found = whole.bias._replace(bias=np.array(bias), stderr=np.array(stderr))
     sentence = bias_sentence(dataclasses.replace(whole, bias=found))
     assert sentence == (
-        f"If these estimates are right, the sample means of such a log are on average: {words} (from 16,384 simulated logs)."
+        f"If these estimates are right, the sample mean of such a log is on average {words} (from 16,384 simulated logs)."
     )
+
+
+def test_a_log_that_is_unusual_for_the_policy_is_not_simply_called_fitting(whole):
+    cause = LikelyCause(
+        cause=Cause.DELAY, settings={"delay": 12}, gain=18.0, fits=True, impossible=0, declared_impossible=0, choices=37
+    )
+    fit = whole.fit._replace(p_value=0.0015, calibration_p_value=1.0)
+    found = dataclasses.replace(whole, fit=fit, causes=(cause,))
+    assert found.trusted
+    assert fit_sentence(found).startswith("The choices are unusual for LilUCB, though possible (p = 0.0015): ")
+    assert basis_sentences(found)[0].startswith("The log is unusual for the declared policy LilUCB (p = 0.0015), so check ")
+    assert short_answers(found)["fit_short"] == "Unusual (p = 0.0015)"
+    assert "The choices fit if its rewards came 12 rows late (log-likelihood higher by 18): add" in render_report(found)
+    assert fit_sentence(dataclasses.replace(whole, fit=fit._replace(p_value=0.02))).startswith("The choices fit LilUCB: ")
 
 
 def test_a_log_that_another_policy_chose(misfit):
@@ -87,7 +106,7 @@ def test_every_reason_for_distrust_has_its_sentence(misfit, with_absent_arm):
     assert describe_distrust(misfit) == [fit_sentence(misfit), "The means of confidence_sequence are not corrected."]
     assert describe_distrust(with_absent_arm) == []  # an arm that was never pulled is a doubt, and no reason for distrust
     doubted = dataclasses.replace(with_absent_arm, distrust=(Distrust.NOT_CONVERGED,))
-    assert describe_distrust(doubted) == ["Not to be believed: 'D' (never pulled)."]
+    assert describe_distrust(doubted) == ["Not reliable: 'D' (never pulled)."]
     assert not doubted.trusted
     for reason in Distrust:
         assert all(describe_distrust(dataclasses.replace(with_absent_arm, distrust=(reason,))))
@@ -105,7 +124,7 @@ def test_the_terminal_the_page_and_the_document_give_the_same_reasons(misfit, ca
 
 
 def test_a_doubtful_arm_has_its_status(with_absent_arm):
-    assert doubt_sentence(with_absent_arm) == "Not to be believed: 'D' (never pulled)."
+    assert doubt_sentence(with_absent_arm) == "Not reliable: 'D' (never pulled)."
     assert describe_status(with_absent_arm, "mean_matching", 3) == "never pulled"
     assert describe_status(with_absent_arm, "mean_matching", 0) == "converged"
     assert describe_doubts(with_absent_arm) == [f"{method} of 'D' (never pulled)" for method in QUICK]
@@ -155,7 +174,7 @@ def test_every_status_has_words():
                 weighting_loss=WeightingLoss(arm=0, pulls=1200, effective=34.56),
             ),
             "it needs the probabilities of the choices alone; it converged for every arm; the least pulled has 3 pulls ('B' too "
-            "few for more than a wide interval); propensity weighting would make the 1,200 pulls of 'A' worth 34.6",
+            "few for more than a wide interval); with propensity weighting the 1,200 pulls of 'A' would count as 34.6",
         ),
     ],
 )

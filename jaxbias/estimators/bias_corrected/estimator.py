@@ -26,7 +26,7 @@ from jaxbias.estimators.checks import check_family_of, check_level, check_reward
 from jaxbias.estimators.estimate import Estimate
 from jaxbias.estimators.inversion.intervals import Interval, check_interval, with_inverted_interval
 from jaxbias.estimators.sample_mean import sample_mean
-from jaxbias.estimators.shrinkage.estimator import shrinkage, shrunken_means, summarise_log
+from jaxbias.estimators.shrinkage.estimator import check_variance, shrinkage, shrunken_means, summarise_log
 from jaxbias.estimators.shrinkage.posterior import Summary
 from jaxbias.estimators.shrinkage.simulating import family_to_simulate, means_to_simulate
 from jaxbias.estimators.sigma import check_spread
@@ -105,6 +105,8 @@ def bias_corrected(
     own_policy, own_family = check_policy(policy, history.num_arms), check_family_of(history, family)
     if own_family is UNKNOWN_FAMILY:
         raise ArgumentError("family", family, "the reward family, to simulate with")
+    if estimator is shrinkage:
+        check_variance(family, own_family)
     history = dataclasses.replace(check_history(history), held_out=None, draws=None)
     check_rewards(history, own_family)
     check_unit_rewards(history, own_policy)

@@ -72,7 +72,7 @@ class ContrastiveDivergence:
     """How to run it; the defaults reach the maximum, `paper()` is the paper's. All of it is known before compilation.
 
     Arguments:
-        optimiser: any optax optimiser, with its learning rate or schedule. Make it once: another one compiles anew. None for
+        optimiser: any optax optimiser, with its learning rate or schedule. Create it once: a new one is compiled again. None for
             `falling()`, whose rate falls from 1 to a twentieth.
         num_iterations: rounds of the optimiser.
         num_chains: chains that run beside each other.

@@ -59,7 +59,8 @@ def contrasts(
         adjust: how p-values are adjusted for being several. "max-t", the default: by the simulated distribution of the most
             extreme statistic where all arms have the same mean. "holm": by Holm, which holds whatever the other arms' means
             are, and is the default, and the only way, against the best. "none".
-        alternative: "greater", that the arm's mean is above the control's, or "less", or either; intervals have one end then.
+        alternative: "two-sided"; "greater", that the arm's mean is above the control's; or "less". With the last two, intervals
+            have one end only.
         level: of the intervals, each by itself.
         num_paths, max_rounds: as in `test_inversion`.
         stop, num_steps: the rule that could end the experiment, and how many steps it could have had, as in `mean_matching`.

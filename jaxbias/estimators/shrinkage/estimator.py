@@ -63,8 +63,7 @@ def shrinkage(history: History, family: Family, *, level: float = 0.95) -> Estim
     ([0.74, 1.75], [2.32, 2.86])
     """
     checked, completed = check_log(history, family, level)
-    if completed is UNKNOWN_FAMILY or not (isinstance(completed, UnknownSigma) or completed.has_variance):
-        raise ArgumentError("family", family, "the reward family, with a variance, for shrinkage")
+    check_variance(family, completed)
     if isinstance(completed, UnknownSigma):
         check_spread(checked, completed)
     summary = summarise_log(checked)
@@ -80,6 +79,12 @@ def summarise_log(history: History) -> Summary:
     """What an arm's estimate is computed from."""
     statistics = history.statistics
     return Summary(pulls=statistics.pulls.astype(statistics.total.dtype), mean=statistics.mean, squares=squares_within(history))
+
+
+def check_variance(family: Family | None, completed: BaseFamily) -> None:
+    """Refuses a family that does not say how much a reward varies."""
+    if completed is UNKNOWN_FAMILY or not (isinstance(completed, UnknownSigma) or completed.has_variance):
+        raise ArgumentError("family", family, "a reward family with a method variance(mean), for shrinkage")
 
 
 def posterior_of(family: BaseFamily, summary: Summary) -> Posterior:

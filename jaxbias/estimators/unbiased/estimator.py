@@ -68,23 +68,26 @@ def unbiased(
     log itself, which is one of them with the right distribution: the average is unbiased for any number of rounds, and fewer
     rounds only add to the variance, which the standard error includes.
 
+    For Bernoulli rewards the variance of a reward is taken at the estimate, which makes the standard error too small: with
+    epsilon-Greedy and 200 steps, 95% intervals covered 50% (40 logs). Use the intervals of `test_inversion` there.
+
     Arguments:
         key: a `jax.random.key`.
         history: one trial or many; where a rule stopped them, each length is compiled for. The first pull of each arm must have
             been forced, before the policy's first choice; several such pulls of an arm are averaged. Batches of independent
             choices are allowed, batches of shares not.
-        policy: how the arms were chosen; exactly, as an order that it would not have answered with these pulls counts for
-            nothing.
-        family: what the rewards are, where known. The estimate does not depend on it but for a `Normal` with its sigma, where
-            the average is over all rewards with the same sums, and varies less. Otherwise it gives the variance of a reward;
-            without it the arm's sample variance does, which takes two pulls: an arm with one pull then has its reward as the
-            estimate, no standard error and no interval (status `PULLED_ONCE`). `Normal(sigma=None)` shares a sigma over the arms
-            and gives it both.
+        policy: how the arms were chosen. It must be exact: an order of the rewards after which it would not have made these
+            pulls has the weight 0.
+        family: what the rewards are, where known. The estimate depends on it only for a `Normal` with its sigma: then
+            the average is over all rewards with the same sums, and varies less. Any other family is used for the variance of a
+            reward. Without one the arm's sample variance is used, which takes two pulls: an arm with one pull then has its reward
+            as the estimate, no standard error and no interval (status `PULLED_ONCE`). `Normal(sigma=None)` estimates one sigma
+            for all arms, so that such an arm has both.
         level: of the intervals.
         num_chains, num_rounds: of the Markov chains, where they are needed; by default 8, or 4 longer ones under Thompson
             sampling, with the rounds that take less than a minute for a log of 1,000 steps and 10 arms.
         stop: the rule that ended the experiment, or could have. The estimate is then also given the number of steps, and an order
-            that the rule would have stopped earlier counts for nothing.
+            that the rule would have stopped earlier has the weight 0.
 
     Returns:
         An `Estimate`; an arm that was never pulled is not a number. Diagnostics: `orders`, how many were enumerated, 0 with

@@ -52,7 +52,7 @@ def propensity_weighting(
     The second has heavy tails, and as forced pulls count with probability one its expectation is (steps - num_arms + 1) / steps
     of the mean where every arm is pulled once first. The first is not unbiased either, but has far less error. Standard errors:
     the sample variance of the `steps` terms, and the linearised sqrt(sum of w^2 (reward - mean)^2) / sum of w. Nothing is
-    clipped; see the effective sample size and the largest weight before believing an interval.
+    clipped; look at the effective sample size and the largest weight before you rely on an interval.
 
     Arguments:
         history: one trial or many.

@@ -24,13 +24,13 @@ COLOURS = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper", **{value: f
 STYLE = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a label may have dollar signs in it
-    "font.size": 10.5,
+    "font.size": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
-    "axes.titlesize": 10.5,
+    "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.axisbelow": True,
     "grid.color": GRID,
@@ -43,7 +43,7 @@ STYLE = {
     "figure.facecolor": PAPER,
     "axes.facecolor": PAPER,
     "legend.frameon": False,
-    "legend.fontsize": 9,
+    "legend.fontsize": 10,
 }
 WIDTH = 360  # points: about the width of a phone
 MOST_ARMS = 30  # in one picture

@@ -74,7 +74,7 @@ def _print_details(console: Console, analysis: "Analysis", name_of: NameOf) -> N
     if len(analysis.labels) <= MOST_ARMS:
         _print_methods(console, analysis)
         for doubt in describe_doubts(analysis):
-            say(console, f"* Not to be believed: {doubt}.")
+            say(console, f"* Not reliable: {doubt}.")
     else:
         only = f"Of {len(analysis.labels)} arms only the recommended estimate is printed"
         say(console, f"{only}; the report and the JSON document have all methods.")
@@ -86,7 +86,9 @@ def _print_details(console: Console, analysis: "Analysis", name_of: NameOf) -> N
 
 
 def _print_main(console: Console, analysis: "Analysis", shown: list[int]) -> None:
-    title = f"{'Corrected' if analysis.recommended.corrects else 'Not corrected'}: {analysis.recommended.method}"
+    corrected = "Corrected" if analysis.recommended.corrects else "Not corrected"
+    method = analysis.recommended.method
+    title = f"{'Estimates' if method == 'sample_mean' else corrected}: {method}"  # it may be recommended as the best there is
     columns = (
         "arm",
         "pulls",
