@@ -68,8 +68,8 @@ def unbiased(
     log itself, which is one of them with the right distribution: the average is unbiased for any number of rounds, and fewer
     rounds only add to the variance, which the standard error includes.
 
-    For Bernoulli rewards the variance of a reward is taken at the estimate, which makes the standard error too small: with
-    epsilon-Greedy and 200 steps, 95% intervals covered 50% (40 logs). Use the intervals of `test_inversion` there.
+    For Bernoulli rewards the standard error is the distance of the estimate from the sample mean, with that mean's own error. It is
+    wide; the intervals of `test_inversion` are much shorter.
 
     Arguments:
         key: a `jax.random.key`.

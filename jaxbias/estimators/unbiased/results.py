@@ -77,6 +77,9 @@ def to_estimate(
     the expected square of the opening's distance from the mean is the sum of the two. It is not less than that of as many
     independent rewards, with the Monte Carlo error.
 
+    Of 0/1 rewards the variance over the orders is p (1 - p) at the estimate p, so that the difference is smallest just where the
+    estimate is wrong. There the variance is the squared distance of the estimate from the sample mean, and that mean's own.
+
     An arm with one pull has that reward as its estimate, in every order. Its error is the standard deviation of one reward: a
     family with a variance or a sigma shared by the arms gives it. Otherwise there is no interval; the status is `PULLED_ONCE`.
     """
@@ -84,7 +87,11 @@ def to_estimate(
     reward, freedom = _reward_variance(logs, family, mean)
     error = jnp.where(jnp.isfinite(averages.monte_carlo_error), averages.monte_carlo_error, 0)
     least = reward / jnp.maximum(pulls, 1).astype(reward.dtype) + jnp.square(error)
-    stderr = jnp.sqrt(jnp.maximum(reward / jnp.maximum(opening, 1) - averages.variance, least))
+    if family.has_variance and family.mean_range[1] < jnp.inf:
+        squared = least + jnp.square(mean - logs.statistics.mean)
+    else:
+        squared = jnp.maximum(reward / jnp.maximum(opening, 1) - averages.variance, least)
+    stderr = jnp.sqrt(squared)
     mean, stderr = (jnp.where(pulls > 0, values, jnp.nan) for values in (mean, stderr))
     lower, upper = bounded_interval(family, mean, stderr, level)
     if freedom is not None:
@@ -119,8 +126,7 @@ def _diagnostics(averages: Averages) -> dict[str, Any]:
 def _reward_variance(logs: History, family: BaseFamily, mean: Array) -> tuple[Array, Array | None]:
     """Of one reward of each arm: by the family, half a success inside its range; or estimated, with degrees of freedom.
 
-    The family's variance is that at the estimate, but for a bounded family. Given its set of rewards, a 0/1 reward has just the
-    variance at the estimate, so that nothing would be left of the difference of the two; there it is that at the sample mean.
+    The family's variance is that at the estimate; of a bounded family, at the sample mean.
     """
     pulls = logs.statistics.pulls
     if family.has_variance:

@@ -282,11 +282,15 @@ def test_no_bias_in_the_settings_of_the_paper(name, family):
 
 
 @pytest.mark.slow
-def test_the_standard_error_of_zeros_and_ones_is_right_on_average():
-    """With the variance of a reward at the estimate its square was a third of that."""
+def test_the_standard_error_of_zeros_and_ones_is_not_too_small():
+    """On average and log by log. With the variance of a reward at the estimate its square was a third of the error's."""
     policy, mean = jb.EpsilonGreedy(), np.array([0.5, 0.4], np.float32)
     logs = jb.simulate(jax.random.key(5), policy, jb.Bernoulli(), mean, num_steps=40, num_trials=600, progress=False)
     estimate = jb.unbiased(KEY, logs, policy, jb.Bernoulli(), num_chains=2, num_rounds=20)
     inner = (np.asarray(logs.statistics.mean) % 1) > 0  # the others have an interval on one side
     squared, reported = (np.where(inner, np.square(part), 0) for part in (np.asarray(estimate.mean) - mean, estimate.stderr))
-    np.testing.assert_allclose(reported.sum(axis=0), squared.sum(axis=0), rtol=0.2)
+    ratio = reported.sum(axis=0) / squared.sum(axis=0)
+    assert (ratio > 0.9).all()
+    assert (ratio < 1.7).all()
+    covered = (estimate.lower <= mean) & (mean <= estimate.upper)
+    assert (np.sum(covered & inner, axis=0) > 0.93 * inner.sum(axis=0)).all()
