@@ -68,8 +68,8 @@ def unbiased(
     log itself, which is one of them with the right distribution: the average is unbiased for any number of rounds, and fewer
     rounds only add to the variance, which the standard error includes.
 
-    For Bernoulli rewards the standard error is the distance of the estimate from the sample mean, with that mean's own error. It is
-    wide; the intervals of `test_inversion` are much shorter.
+    For Bernoulli rewards the standard error is the distance of the estimate from the sample mean, with that mean's own error.
+    The intervals are wide; those of `test_inversion` are much shorter.
 
     Arguments:
         key: a `jax.random.key`.

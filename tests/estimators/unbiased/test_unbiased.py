@@ -292,5 +292,5 @@ def test_the_standard_error_of_zeros_and_ones_is_not_too_small():
     ratio = reported.sum(axis=0) / squared.sum(axis=0)
     assert (ratio > 0.9).all()
     assert (ratio < 1.7).all()
-    covered = (estimate.lower <= mean) & (mean <= estimate.upper)
+    covered = (np.asarray(estimate.lower) <= mean) & (mean <= np.asarray(estimate.upper))
     assert (np.sum(covered & inner, axis=0) > 0.93 * inner.sum(axis=0)).all()
