@@ -8,7 +8,8 @@ the two arms, of the upper end of one less the lower end of the other. With Norm
     mean_1 - mean_2 -/+ sqrt(2 (log(1 / alpha) + L_1 + L_2) (1 / a_1 + 1 / a_2))
     a = n^2 / (n sigma^2 + rho),   L = log(1 + n sigma^2 / rho) / 2
 
-while two intervals with alpha / 2 each have the sum of two roots.
+while two intervals with alpha / 2 each have the sum of two roots. These are what is left where sigma is not known: the martingale
+of an arm then is one given the ratios of that arm's rewards only, and the product of two need not be one.
 """
 
 import math
@@ -44,3 +45,9 @@ def difference_ends(
 
     lower, upper = jax.lax.map(shared, jnp.linspace(0, math.pi / 2, SHARES, dtype=seen.mean.dtype))
     return jnp.min(lower, axis=0), jnp.max(upper, axis=0)
+
+
+def separate_ends(of_arm: Callable[[Any], Ends], of_other: Callable[[Any], Ends], alpha: float) -> Ends:
+    """Both ends of the difference, where each arm has its own interval with half of alpha."""
+    (lower, upper), (other_lower, other_upper) = (ends(math.log(alpha / 2)) for ends in (of_arm, of_other))
+    return lower - other_upper, upper - other_lower

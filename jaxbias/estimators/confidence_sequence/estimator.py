@@ -17,7 +17,7 @@ from jaxbias._core.jit import compiled
 from jaxbias._core.settings import POSITIVE, is_concrete
 from jaxbias.estimators.checks import check_log
 from jaxbias.estimators.confidence_sequence.bounded import bernstein_ends
-from jaxbias.estimators.confidence_sequence.differences import difference_ends, of_control
+from jaxbias.estimators.confidence_sequence.differences import difference_ends, of_control, separate_ends
 from jaxbias.estimators.confidence_sequence.mixtures import (
     Ends,
     Seen,
@@ -74,7 +74,8 @@ def confidence_sequence(
         tightest_at: the number of pulls at which the interval is to be the tightest it can be, and which must not depend on the
             rewards; by default 50, or 200 for Bernoulli, Poisson and Exponential rewards. It holds for any. Not with `bounds`.
         control: an arm: the result is then the difference of every arm to this one, not a number at the arm itself. The two arms
-            share alpha in the way that is best for both (`differences.py`); with `bounds` each has half of it.
+            share alpha in the way that is best for both (`differences.py`); with `bounds`, and where sigma is not known, each has
+            half of it.
         trajectory: keep the interval after every step too.
 
     Returns:
@@ -162,6 +163,8 @@ def _ends(
     other = of_control(seen, control)
     other_variance = None if variance is None else jnp.broadcast_to(variance[control], variance.shape)
     own = partial(_ends_at, seen, family, variance, worth)
+    if variance is None and isinstance(family, UnknownSigma):
+        return separate_ends(own, partial(_ends_at, other, family, None, worth), alpha)
     return difference_ends(own, partial(_ends_at, other, family, other_variance, worth), seen, other, worth, alpha)
 
 

@@ -10,7 +10,7 @@ from scipy.special import betaln
 
 import jaxbias as jb
 from jaxbias.estimators.confidence_sequence.estimator import _ends, _seen_by_step
-from jaxbias.estimators.confidence_sequence.mixtures import best_ratio
+from jaxbias.estimators.confidence_sequence.mixtures import best_ratio, student_ends
 
 KEY = jax.random.key(0)
 
@@ -72,6 +72,17 @@ def test_bounded_rewards_share_alpha():
     assert both.sum() > 10
     found_lower = np.asarray(found.diagnostics["lower_by_step"])[:, :2]
     np.testing.assert_allclose(found_lower[both], np.asarray(lower[:, :2] - upper[:, 2:])[both], atol=1e-12)
+
+
+def test_without_sigma_each_arm_has_half_of_alpha():
+    """The t martingales of two arms are no martingale together, as each looks at its own arm only."""
+    history, alpha = a_log(jb.UCB1(), jb.Normal(sigma=1.0), [1.0, 0.5, 0.0]), 0.05
+    found = jb.confidence_sequence(history, jb.Normal(sigma=None), control=1)
+    seen = jax.tree.map(lambda leaf: leaf[-1], _seen_by_step(history))
+    lower, upper = student_ends(seen, 50 / best_ratio(alpha), np.log(alpha / 2))
+    for arm in (0, 2):
+        np.testing.assert_allclose(found.lower[arm], lower[arm] - upper[1], rtol=1e-9)
+        np.testing.assert_allclose(found.upper[arm], upper[arm] - lower[1], rtol=1e-9)
 
 
 def test_refused_and_never_pulled():
