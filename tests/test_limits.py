@@ -1,6 +1,8 @@
 """What grows without bound has a limit that someone chose, and a message that names it."""
 
 import gzip
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -113,3 +115,17 @@ def test_a_policy_that_draws_from_its_integral_costs_what_the_integral_does():
     drawn, integrated = (path_cost(three, policy, jb.Bernoulli()) for policy in (BetaThompson(), BetaExplorationSampling()))
     assert integrated == 50 * drawn
     assert path_cost(BINARY, BetaExplorationSampling(), jb.Bernoulli()) < drawn  # two arms have one half each
+
+
+@pytest.mark.slow
+def test_two_hundred_arms(tmp_path):
+    """It took more than five minutes; in a process of its own, as a user has it."""
+    random = np.random.default_rng(0)
+    arms = np.concatenate([np.arange(200), random.integers(0, 200, 1800)])
+    path, rewards = tmp_path / "log.csv", random.normal(size=2000)
+    path.write_text("arm,reward\n" + "".join(f"a{arm},{reward:.4f}\n" for arm, reward in zip(arms, rewards, strict=True)))
+    words = ["debias", str(path), "--policy", "uniform", "--sigma", "1", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "jaxbias", *words], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode in (0, 1)
+    assert done.stderr == ""
+    assert "a17" in done.stdout or "--all-arms" in done.stdout
