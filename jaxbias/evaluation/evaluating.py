@@ -77,6 +77,10 @@ def evaluate(
     if count not in COUNTED:
         raise ArgumentError("count", count, "'converged' or 'finite'")
     own = methods if isinstance(methods, Mapping) else {}
+    for name, function in own.items():
+        if not callable(function):
+            allowed = "a function of (key, history, policy, family), or a list of names of methods"
+            raise ArgumentError("methods", methods, allowed, problem=f"has {function!r} at {name!r}")
     names = _names(methods, batch_size is not None)
     held_out = held_out or any(Need.HELD_OUT in METHODS[name].needs for name in names)
     log_key, method_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)

@@ -23,13 +23,17 @@ from jaxbias._core.files import written_whole
 from jaxbias.naming.settings import COLUMNS, SETTINGS, Kind, Setting
 
 LARGEST_COUNT = 2**53  # up to here floats are exact
+MOST_DOTS = 100  # in a key: a setting has one at most, and Python reads 20,000 of them for ten seconds, 100,000 for minutes
 COMMENT = "# How a log was collected: read by `jaxbias debias --config`.\n"
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """The settings in a file, each checked."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if any(line.partition("=")[0].count(".") > MOST_DOTS for line in text.splitlines()):
+            raise ArgumentError("config", path, "a TOML file", problem=f"is {str(path)!r}, which has a key of too many parts")
+        found = tomllib.loads(text)
         return {name: _check(path, name, value) for name, value in found.items()}
     except ArgumentError:
         raise

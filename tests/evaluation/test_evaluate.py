@@ -91,6 +91,11 @@ def test_functions_of_ones_own_a_frame_and_a_table():
         jb.evaluate(KEY, *PROBLEM, methods=["nonsense"])
 
 
+def test_a_method_of_ones_own_is_a_function(unchecked):
+    with pytest.raises(jb.ArgumentError, match="has 1 at 'half'; it must be a function of"):
+        jb.evaluate(KEY, *PROBLEM, methods={"half": 1})
+
+
 def test_what_the_estimators_are_told_may_differ_and_reasons_are_kept():
     options = dict(methods=["sample_mean", "conditional_mle"], num_trials=50, assumed=jb.Normal(sigma=None))
     found = jb.evaluate(KEY, *PROBLEM, **options)

@@ -99,6 +99,15 @@ def test_a_configuration_of_brackets_inside_each_other(text, tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("text", [".".join("a" * 100_000) + " = 1", "[" + ".".join("a" * 100_000) + "]"])
+def test_a_configuration_with_a_key_of_many_parts(text, tmp_path):
+    """Python reads them for minutes."""
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ArgumentError, match="a key of too many parts"):
+        read_config(path)
+
+
 def test_whole_numbers_of_a_configuration_are_whole(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text("max_steps = 100\nbatch_size = 5.0\n")
